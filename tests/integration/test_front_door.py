@@ -349,7 +349,7 @@ def test_a_page_runs_nothing__is_in_no_frame__and_goes_to_the_redirect_s_origin_
     run(main())
 
 
-@pytest.mark.holds("gateway/front/authenticator", "introduced")
+@pytest.mark.holds("gateway/front/callers", "introduced")
 def test_who_brings_neither_a_token_nor_a_proof_is_told_where_to_log_in(door: FrontDoor) -> None:
     async def main() -> None:
         async with host(door) as one:

@@ -12,7 +12,7 @@ from tests.world.routes import messages_of
 
 from accredit.errors import RequestError, SealError
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
-from accredit.gateway.front.session_binding import SealedSessions, sessions_of
+from accredit.gateway.front.callers import SealedSessions, sessions_of
 from accredit.gateway.merging import merged_settings
 from accredit.gateway.room import MAX_BODIES_BYTES
 from accredit.gateway.settings import RoundsSettings

@@ -152,7 +152,7 @@ async def test_a_result_whose_outcome_cannot_be_recorded_is_withheld(name: str, 
 
 @pytest.mark.holds("gateway/recording/recorder", "decision-first")
 @pytest.mark.holds("policy/decide", "record")
-@pytest.mark.holds("gateway/front/intake", "gate")
+@pytest.mark.holds("gateway/front/endpoint", "gate")
 @everywhere
 async def test_without_a_record_of_the_decision_nothing_is_forwarded(name: str, trust: Trust, tmp_path: Path) -> None:
     async with recorded(name, trust, tmp_path, records=FailingRecords(decisions=False)) as route:

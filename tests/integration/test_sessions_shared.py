@@ -25,14 +25,14 @@ from tests.world.stdio_processes import raw_command
 from tests.world.tokened import Tokened
 
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
-from accredit.gateway.front.session_binding import MAX_SEALED_SESSION_ID_BYTES
+from accredit.gateway.front.callers import MAX_SEALED_SESSION_ID_BYTES
 from accredit.gateway.settings import RecordSettings, RoundsSettings
 from accredit.jsonrpc.methods import Era
 from accredit.limits import MAX_SESSION_ID_BYTES
 from accredit.rounds import KeyRing
 from accredit.stores import MemoryStore, RevocationLists
 
-pytestmark = pytest.mark.holds("gateway/front/session_binding")
+pytestmark = pytest.mark.holds("gateway/front/callers")
 
 OLD, NEW, OTHER = b"o" * 32, b"n" * 32, b"x" * 32
 ACCEPT = ("Accept", "application/json, text/event-stream")
@@ -101,7 +101,7 @@ async def status(port: int, session: str, token: str | None = None) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.holds("gateway/front/session_binding", "owner", "stable-id")
+@pytest.mark.holds("gateway/front/callers", "owner", "stable-id")
 @pytest.mark.parametrize("tokens", [False, True], ids=["nobody", "tokens"])
 async def test_a_session_begins_at_one_gateway_and_is_used_streamed_and_ended_at_others__also_while_keys_change(
     tokens: bool, sdk_server: SdkServer
@@ -134,7 +134,7 @@ async def test_a_session_begins_at_one_gateway_and_is_used_streamed_and_ended_at
         assert await status(first, session, mine) == 404
 
 
-@pytest.mark.holds("gateway/front/session_binding", "unknown-session")
+@pytest.mark.holds("gateway/front/callers", "unknown-session")
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
 async def test_an_id_that_is_none_is_the_same_404_whatever_the_cause_and_reaches_no_server(method: str) -> None:
     async with honest((OLD,), (OTHER,)) as (server, (near, foreign)):

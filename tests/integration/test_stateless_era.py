@@ -37,7 +37,7 @@ def named_in(requests: list[RawRequest]) -> set[str]:
     return {name for request in requests for name, _ in request.headers} & NAMED
 
 
-@pytest.mark.holds("gateway/front/intake", "era")
+@pytest.mark.holds("gateway/front/endpoint", "era")
 @pytest.mark.parametrize("name", ["http-modern", "sse-modern", "stdio-modern"])
 async def test_a_call_runs_in_no_session_that_its_proof_and_its_record_know_nothing_of(
     name: str, trust: Trust, tmp_path: Path
@@ -53,7 +53,7 @@ async def test_a_call_runs_in_no_session_that_its_proof_and_its_record_know_noth
             assert [route.headers_received(each) for each in NAMED] == [[], []]
 
 
-@pytest.mark.holds("gateway/front/intake", "era")
+@pytest.mark.holds("gateway/front/endpoint", "era")
 async def test_nothing_that_goes_up_for_a_modern_client_names_one__whatever_its_message_is() -> None:
     version = ("MCP-Protocol-Version", REVISION[Era.MODERN])
     listen = post(Era.MODERN, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})

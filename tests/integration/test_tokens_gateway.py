@@ -76,7 +76,7 @@ async def test_a_token_reaches_neither_the_upstream_nor_a_log(
             assert world.mark(text).decode() not in shown
 
 
-@pytest.mark.holds("gateway/front/intake", "method")
+@pytest.mark.holds("gateway/front/endpoint", "method")
 @pytest.mark.parametrize(
     ("headers", "status", "challenge"),
     [
@@ -105,7 +105,7 @@ async def test_who_has_no_good_token_gets_a_challenge(
         assert not way.received("tools/call")
 
 
-@pytest.mark.holds("gateway/front/authenticator", "header-first")
+@pytest.mark.holds("gateway/front/callers", "header-first")
 @pytest.mark.holds("gateway/admission/bearer", "header")
 @pytest.mark.parametrize(("token", "sources"), [("bad", ("header", "meta")), (None, ("header",))])
 async def test_a_body_that_nobody_may_send_is_not_waited_for(
@@ -219,8 +219,8 @@ async def test_a_method_that_another_reader_takes_for_a_call_does_not_lead_aroun
         assert [each["method"] for each in way.received()] == ["initialize"]
 
 
-@pytest.mark.holds("gateway/front/authenticator", "session-owner")
-@pytest.mark.holds("gateway/front/intake", "token")
+@pytest.mark.holds("gateway/front/callers", "session-owner")
+@pytest.mark.holds("gateway/front/endpoint", "token")
 @pytest.mark.parametrize("name", ["http-legacy", "sse-legacy", "stdio-legacy"])
 async def test_a_session_is_its_subjects_whatever_token_comes(
     name: str, trust: Trust, world: Tokened, tmp_path: Path
@@ -245,7 +245,7 @@ async def test_a_modern_request_can_not_use_anothers_session_either(
         assert not way.received("tools/call")
 
 
-@pytest.mark.holds("gateway/front/authenticator", "session-owner")
+@pytest.mark.holds("gateway/front/callers", "session-owner")
 async def test_nor_does_it_run_in_one_s_own__which_no_record_would_name(
     trust: Trust, world: Tokened, tmp_path: Path
 ) -> None:
@@ -263,7 +263,7 @@ async def test_nor_does_it_run_in_one_s_own__which_no_record_would_name(
         assert way.headers_received("mcp-session-id") == []
 
 
-@pytest.mark.holds("gateway/front/authenticator", "one-subject")
+@pytest.mark.holds("gateway/front/callers", "one-subject")
 async def test_a_batch_is_of_one_subject_and_fails_as_a_whole(trust: Trust, world: Tokened, tmp_path: Path) -> None:
     def member(id: int, **meta: str) -> dict[str, Any]:
         return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {**CALL, "_meta": meta}}

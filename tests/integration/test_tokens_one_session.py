@@ -92,7 +92,7 @@ async def test_a_session_that_is_no_id_makes_no_token_good(
             assert (await way.send(calling(way), token=world.token(session=claim))).status == 401
 
 
-@pytest.mark.holds("gateway/front/authenticator", "session-token")
+@pytest.mark.holds("gateway/front/callers", "session-token")
 @pytest.mark.parametrize("name", ["http-modern", "sse-modern", "stdio-modern"])
 async def test_a_session_s_token_is_good_on_no_way_that_has_no_session(
     name: str, trust: Trust, world: Tokened, tmp_path: Path

@@ -27,7 +27,7 @@ from accredit.attest import CallDecision
 from accredit.base.clock import unix_seconds
 from accredit.errors import StoreUnavailable, UpstreamUnavailable
 from accredit.gateway import create_app
-from accredit.gateway.front.session_binding import MAX_SEALED_SESSION_ID_BYTES
+from accredit.gateway.front.callers import MAX_SEALED_SESSION_ID_BYTES
 from accredit.gateway.merging import merged_settings
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings
 from accredit.gateway.upstream.http.client import Answer
@@ -57,7 +57,7 @@ class Rule(NamedTuple):
 
 
 INTAKE, BEARER, DECIDE, VERIFY, GATE = (
-    "gateway/front/intake", "gateway/admission/bearer", "policy/decide", "ratify/verify", "gateway/admission/gate",
+    "gateway/front/endpoint", "gateway/admission/bearer", "policy/decide", "ratify/verify", "gateway/admission/gate",
 )  # fmt: skip
 ORDER = (
     Rule("another host", f"{INTAKE} 1", 403, -32600, "this Host is not allowed"),

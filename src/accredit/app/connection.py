@@ -24,7 +24,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from accredit.app.listener import client_connections
-from accredit.gateway.end_of_step import end_of_step
+from accredit.gateway.eager import end_of_step
 from accredit.limits import BUSY_RETRY_SECONDS, CLIENT_STALL_SECONDS
 
 REQUEST_HEAD_SECONDS = 20.0

@@ -221,7 +221,7 @@ class HttpConnection(ClientConnection):
             self._waiting.append(self._request)
             if len(self._waiting) > MAX_PIPELINED_REQUESTS:
                 self._refuse("Too many requests at once.")
-        if self._gateway is not None and self._gateway.draining:
+        if self._gateway is not None and self._gateway.condition.draining:
             self.answer_last()
 
     def on_body(self, body: bytes) -> None:
@@ -339,14 +339,13 @@ class HttpConnection(ClientConnection):
         """Do what the parser would do for a whole request with this known head."""
         self.stop_clock()
         self.work()
-        keep_alive = self._gateway is None or not self._gateway.draining
+        keep_alive = self._gateway is None or not self._gateway.condition.draining
         self._request = HttpRequest(self, known.head, "1.1", keep_alive=keep_alive, body=body)
         self._answer(self._request)
 
     def _answer(self, request: HttpRequest) -> None:
         self._current = request
-        work = request.answer_with(self.work_of(request))
-        task: Any = EagerTask(work, self.loop, self.server_state.tasks.discard, self._context.copy())
+        task: Any = EagerTask(self.work_of(request), self.loop, request.end_work, self._context.copy())
         self.server_state.tasks.add(task)
         if self._reading:
             self._to_start = task  # there is at most one: the next waits for its answer

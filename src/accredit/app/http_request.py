@@ -15,7 +15,6 @@ import asyncio
 import http
 import logging
 import re
-from collections.abc import Coroutine
 from typing import Any
 
 from accredit.app.connection import ClientConnection
@@ -218,15 +217,13 @@ class HttpRequest:
             self.connection.write(b"0\r\n\r\n")
         self._end()
 
-    async def answer_with(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work that answers the request. If it fails or does not answer, send a 500, or end the connection
-        ([failure])."""
-        try:
-            await work
-        except BaseException as error:
+    def end_work(self, task: Any, error: BaseException | None) -> None:
+        """Note that the task that answers the request has ended. If it failed or did not answer, send a 500, or end the
+        connection ([failure])."""
+        self.connection.server_state.tasks.discard(task)
+        if error is not None:
             self._fail("a request's answer has failed", error)
-            return
-        if not self.answered and not self.lost:
+        elif not self.answered and not self.lost:
             self._fail("a request was not answered to its end", None)
 
     def _fail(self, why: str, error: BaseException | None) -> None:

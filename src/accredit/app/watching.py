@@ -15,7 +15,6 @@ from accredit.app.admin import AdminApp, AdminListener
 from accredit.app.assemble import Ports
 from accredit.app.configured import Configured
 from accredit.app.listener import client_connections, open_listener
-from accredit.base.random_ids import RandomIds
 from accredit.config import WatchSettings, policy_digest, store_of
 from accredit.errors import AccreditError
 from accredit.gateway.app import Gateway
@@ -23,6 +22,7 @@ from accredit.keys import reading
 from accredit.stores import LogStore
 from accredit.telemetry import Board, Metrics, SpanQueue, Telemetry, Tracer
 from accredit.telemetry.export import Collector, Exporter
+from accredit.telemetry.tracing import RandomIds
 
 GAUGES_SECONDS = 5.0
 """How often, in seconds, each worker updates its gauges (measured values, such as the length of a queue). Any worker

@@ -19,8 +19,8 @@ from accredit.gateway.admission.bearer import bearer_for
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.asgi import AsgiExchange, Receive, Scope, Send
-from accredit.gateway.front.authenticator import HttpAuthenticator
 from accredit.gateway.front.bootstrap import PATH, Bootstrap
+from accredit.gateway.front.callers import HttpAuthenticator, sessions_of
 from accredit.gateway.front.cors import is_preflight, preflight
 from accredit.gateway.front.desk_asks import DeskAsks
 from accredit.gateway.front.endpoint import check_host, check_source, is_of_listed
@@ -28,7 +28,6 @@ from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.health import ALIVE, READY, Condition, Health
 from accredit.gateway.front.passthrough import refuse
 from accredit.gateway.front.ratify_http import PREFIX, RatifyHttp
-from accredit.gateway.front.session_binding import sessions_of
 from accredit.gateway.headers import JSON
 from accredit.gateway.holding import Holding
 from accredit.gateway.oauth_settings import PeopleFor
@@ -37,13 +36,13 @@ from accredit.gateway.replies import refusal, too_little_memory
 from accredit.gateway.room import Rooms
 from accredit.gateway.server import Server, Shared
 from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream, StdioUpstream
-from accredit.gateway.trace import set_current
 from accredit.gateway.turns import set_current_server
 from accredit.gateway.upstream.http.sending import AccessTokensFor
 from accredit.policy import Policy
 from accredit.ports import AskStore, ClientSource, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import Tasks
 from accredit.telemetry import Telemetry
+from accredit.telemetry.tracing import set_current_message
 
 if TYPE_CHECKING:
     from accredit.gateway.api_server import ApiServer
@@ -123,7 +122,7 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
         if scope["type"] == "http":
-            set_current(None)  # the server's task may have served another request
+            set_current_message(None)  # the server's task may have served another request
             routes = self.routes
             await routes.serve(AsgiExchange(scope, receive, send, *routes.surroundings))
         elif scope["type"] == "lifespan":
@@ -135,11 +134,6 @@ class Gateway:
     def refused(self) -> dict[str, int]:
         """What this process has refused since it started, by kind, for the application that mounts it."""
         return dict(self.routes.shared.counters.counts)
-
-    @property
-    def draining(self) -> bool:
-        """Whether the gateway is about to stop."""
-        return self.condition.draining
 
     def drain(self) -> None:
         """Announce the end: from now on `/readyz` reports it. Everything is still served as before."""

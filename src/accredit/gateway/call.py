@@ -1,6 +1,6 @@
 """One message of a client on its way through the gateway, and what each step has found out about it. No I/O.
 
-A `Call` is made empty in `front.intake`, which defines the order of the steps. Each step writes its own members, and
+A `Call` is made empty in `front.endpoint`, which defines the order of the steps. Each step writes its own members, and
 reads those of the steps before it. Nothing is copied from one object to the next.
 """
 

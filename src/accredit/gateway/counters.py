@@ -16,8 +16,8 @@ from accredit.errors import (
     TokenError,
     UpstreamError,
 )
-from accredit.gateway.trace import trace_field
 from accredit.refusals import KINDS
+from accredit.telemetry.tracing import trace_field
 
 UNASKED_LOG_SECONDS = 60.0
 """The least time between two log lines about one server's unneeded bodies (`unasked`). Such a server sends one for each

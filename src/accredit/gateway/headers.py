@@ -9,7 +9,7 @@ The body of a POST must be JSON in UTF-8 (415). These are checked, in this order
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -20,13 +20,14 @@ from accredit.gateway.media_types import is_json_request
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.era import DUPLICATED, VERSION_HEADER, names_modern, routing_headers
 from accredit.limits import MAX_QUOTED
-from accredit.tokens import without_authorization
 
 RawHeaders = list[tuple[bytes, bytes]]
 """Header fields in order, with lower-case names (as ASGI gives them)."""
 
 SESSION_HEADER = b"mcp-session-id"
 LAST_EVENT_HEADER = b"last-event-id"
+AUTHORIZATION = b"authorization"
+CREDENTIALS = frozenset({AUTHORIZATION, b"dpop"})
 
 JSON = (b"content-type", b"application/json")
 EVENT_STREAM: RawHeaders = [
@@ -104,19 +105,19 @@ class RequestHead:
         self.raw_headers = raw_headers
         self.headers: Mapping[bytes, bytes] = fold(raw_headers)
         self.found: object = None
-        """The opened session id, cached here by `session_binding`."""
+        """The opened session id, cached here by `callers`."""
         self.replica = ""
         """The replica of the server at which the session lives, if there are several."""
         self._is_good_post = False
         self.sent_as: object = None
         """The head to send upstream for this one, cached here by the relay."""
 
-    @CachedProperty
+    @property
     def session(self) -> str:
         """The session id in the head, or ""."""
         return self.headers.get(SESSION_HEADER, b"").decode("latin-1")
 
-    @CachedProperty
+    @property
     def revision(self) -> str | None:
         """The revision that the head names, as it is spelled there."""
         named = self.headers.get(VERSION_HEADER)
@@ -132,7 +133,7 @@ class RequestHead:
         """Whether the head names a modern revision."""
         return names_modern(self.headers)
 
-    @CachedProperty
+    @property
     def in_era(self) -> "RequestHead":
         """The head without the fields that its era does not have: session and stream ids in the modern era. There
         nothing would check them, and proofs and records would not cover them. A repeated field stays, so that the
@@ -147,11 +148,6 @@ class RequestHead:
         return routing_headers(self.headers)
 
     @CachedProperty
-    def repeats(self) -> bool:
-        """Whether any header is repeated."""
-        return any(DUPLICATED in value for value in self.headers.values())
-
-    @CachedProperty
     def without_slash(self) -> "RequestHead":
         """The head with the path's trailing slash removed. If there is none, this head itself."""
         path = without_slash(self.path)
@@ -162,20 +158,19 @@ class RequestHead:
         head.replica = self.replica
         return head
 
-    @CachedProperty
+    @property
     def credentials(self) -> RawHeaders:
         """The Authorization fields."""
-        return [pair for pair in self.raw_headers if pair[0].lower() == b"authorization"]
+        return [pair for pair in self.raw_headers if pair[0] == AUTHORIZATION]
 
     @CachedProperty
     def without_credentials(self) -> "RequestHead":
-        """The head without the Authorization fields."""
-        fields = without_authorization(self.raw_headers)
-        return self.with_fields(fields) if len(fields) < len(self.raw_headers) else self
+        """The head without the Authorization fields, and without the proof that belongs to them (RFC 9449)."""
+        return self.without(CREDENTIALS)
 
     def without(self, names: Collection[bytes]) -> "RequestHead":
         """Return the head without these fields."""
-        if not any(name in self.headers for name in names):
+        if self.headers.keys().isdisjoint(names):
             return self
         return self.with_fields([pair for pair in self.raw_headers if pair[0] not in names])
 
@@ -215,9 +210,12 @@ def check_once(headers: Mapping[bytes, bytes], *names: bytes) -> None:
             raise RequestError(INVALID_REQUEST, f"Invalid Request: {name.decode().title()} occurs twice")
 
 
-def fold(raw: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+def fold(raw: RawHeaders) -> dict[bytes, bytes]:
     """Return the values by name. The values of a repeated header become one, joined by `DUPLICATED`, so that it equals
     no expected value."""
+    once = dict(raw)
+    if len(once) == len(raw):
+        return once
     values: dict[bytes, list[bytes]] = {}
     for name, value in raw:
         values.setdefault(name, []).append(value)

@@ -23,13 +23,12 @@ from accredit.gateway.admission.identity import KEYS_PATH
 from accredit.gateway.admission.pinned_tools import PinnedTools
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
-from accredit.gateway.front.authenticator import HttpAuthenticator
+from accredit.gateway.front.callers import HttpAuthenticator, sessions_of
 from accredit.gateway.front.endpoint import Endpoint
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
 from accredit.gateway.front.passthrough import forward, matches_pattern, refuse
 from accredit.gateway.front.resource_metadata import Resource
-from accredit.gateway.front.session_binding import sessions_of
 from accredit.gateway.holding import Holding
 from accredit.gateway.oauth_settings import PeopleFor
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
@@ -82,10 +81,10 @@ class Server:
         """`servers` is the number of servers, including this one. `before` is the previous `Server` of this name, which
         does not change before `begin`. For the merged server, `beside` holds all others by name."""
         self.settings = settings
+        self.name = settings.server  # "" for the only server, and for the merged one
         self._members = _members(settings, beside or {})
         self._servers = servers
-        recorder = before.recorder if before is not None else None
-        rooms = before.rooms if before is not None else None
+        recorder, rooms = (before.recorder, before.rooms) if before is not None else (None, None)
         self.rooms = rooms or Rooms(
             settings.max_request_bytes, proving=settings.proving, servers=servers, merged=len(self._members)
         )
@@ -208,11 +207,6 @@ class Server:
             return not before._members and _is_same_upstream(before.settings, self.settings)
         lines = {name: each.line for name, each in self._members.items()}
         return lines == {name: each.line for name, each in before._members.items()}
-
-    @property
-    def name(self) -> str:
-        """The server's name in `[servers]`; "" for the only server, and for the merged one."""
-        return self.settings.server
 
     @property
     def pinned(self) -> PinnedTools | None:

@@ -1,4 +1,5 @@
-"""Decides which calls are traced, and queues their spans. Reads randomness and a clock.
+"""Decides which calls are traced, and queues their spans. Knows the trace id of the current message, for logs and
+records. Reads randomness and a clock.
 
 - The decision needs no library. It is made when a message has been read, so an untraced call costs only a look at its
   `_meta` and a counter.
@@ -6,6 +7,8 @@
   continues; otherwise the call is not traced. But anybody can set that flag. So beyond `PARENT_SAMPLED_PER_SECOND` the
   rate decides, as for a call without a parent.
 - Spans go into a bounded queue (`SpanQueue`), as tuples. What does not fit is dropped and counted. Nobody waits.
+- The current message is held by a weak reference only. A timer keeps the context in which it was set. With a strong
+  reference, each idle connection, session or child process would keep its last message, of up to some megabytes.
 """
 
 import math
@@ -13,10 +16,14 @@ import re
 import secrets
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from time import monotonic
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+from weakref import ref
 
-from accredit.base.random_ids import RandomIds
+from accredit.jsonrpc.frames import Frame, Notification, Request
+from accredit.jsonrpc.objects import as_string
+from accredit.jsonrpc.requests import Batch
 from accredit.telemetry.metrics import Number
 
 MAX_WAITING_SPANS = 4_096
@@ -36,8 +43,31 @@ percent of one core."""
 # only a version after 00 may have more, behind a dash.
 _TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _SPAN_DIGITS = 16
+_ID_BYTES = 16
+_IDS_AT_ONCE = 64
 
 SpanKind = Literal["server", "client"]
+
+_TRACED = (Request, Notification)
+_current: ContextVar[ref[Request | Notification] | None] = ContextVar("accredit_current_message", default=None)
+
+
+class RandomIds:
+    """Makes ids of 128 random bits, for traces and for calls. They are drawn in batches, as each system call for
+    randomness lets other threads take the interpreter. Processes must not share a batch: create this object, or first
+    draw from it, after forking."""
+
+    __slots__ = ("_stock",)
+
+    def __init__(self) -> None:
+        self._stock = b""
+
+    def draw(self) -> str:
+        """Return a new unique id, in hex."""
+        if len(self._stock) < _ID_BYTES:
+            self._stock = secrets.token_bytes(_ID_BYTES * _IDS_AT_ONCE)
+        drawn, self._stock = self._stock[:_ID_BYTES], self._stock[_ID_BYTES:]
+        return drawn.hex()
 
 
 class TraceContext(NamedTuple):
@@ -160,3 +190,36 @@ class Tracer:
             return False
         self._room -= 1
         return True
+
+
+def set_current_message(message: Frame | Batch | None) -> None:
+    """Set the current task's message, by a weak reference."""
+    _current.set(ref(message) if isinstance(message, _TRACED) else None)
+
+
+def current_message() -> Request | Notification | None:
+    """Return the current task's message, if it is of a type that can belong to a trace."""
+    known = _current.get()
+    return known() if known is not None else None
+
+
+def trace_of(message: Frame | Batch | None) -> str | None:
+    """Return the trace id that the gateway gave the message, else the one in its `params._meta.traceparent`, if valid:
+    32 lower-case hex characters."""
+    if not isinstance(message, Request | Notification):
+        return None
+    if isinstance(message, Request) and message.watcher is not None and message.watcher.trace_id is not None:
+        return message.watcher.trace_id
+    context = trace_context(as_string(message.in_meta("traceparent")) or "")
+    return context.trace_id if context is not None else None
+
+
+def trace_id() -> str | None:
+    """Return the trace id of the current message, or None."""
+    return trace_of(current_message())
+
+
+def trace_field() -> dict[str, Any]:
+    """Return the trace id as a field of a log line, or an empty dict if there is none."""
+    id = trace_id()
+    return {} if id is None else {"trace_id": id}

@@ -10,7 +10,7 @@ import pytest
 import accredit
 from accredit.base.caching import MAX_REMEMBERED_VALUE_BYTES, cache_short_values
 from accredit.gateway.forwarding import Forwarding, accepted_types
-from accredit.gateway.front.session_binding import PlainSessions
+from accredit.gateway.front.callers import PlainSessions
 from accredit.gateway.headers import host_allowed
 from accredit.gateway.media_types import answer_type, is_json_request, parse_media_type
 from accredit.gateway.room import Rooms
@@ -36,7 +36,7 @@ OF_OUR_OWN = {
     "base/addresses.py": "of an address, which the kernel gives",
     "base/caching.py": "this bound itself",
     "config/section.py": "of a part of the configuration",
-    "gateway/front/session_binding.py": "of a principal of a verified token, which is bounded",
+    "gateway/front/callers.py": "of a principal of a verified token, which is bounded",
     "gateway/upstream/http/pool.py": "of one place of certificates",
     "gateway/upstream/merged/ids.py": "of a sealed id, which is bounded (MAX_SESSION_ID_BYTES)",
     "hosts/yaml_text.py": "of a file of the user's own, by a command that ends",

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from tests.world.running import run
 
-from accredit.gateway.eager import EagerTask, Wakeup
-from accredit.gateway.end_of_step import end_of_step
+from accredit.gateway.eager import EagerTask, Wakeup, end_of_step
 
 told: ContextVar[str] = ContextVar("told", default="")
 
@@ -22,7 +21,7 @@ def in_callback(
     async def main() -> EagerTask:
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
-        task = EagerTask(work(), loop, lambda _: ended.set())
+        task = EagerTask(work(), loop, lambda _, error: ended.set())
         loop.call_soon(task.start)
         await asyncio.sleep(0)
         await then(task)
@@ -88,7 +87,7 @@ async def test_a_wakeup_goes_on_with_it_at_once__but_never_within_another_step()
         seen.append("second")
 
     for work in (first(), second()):
-        loop.call_soon(EagerTask(work, loop, lambda _: None).start)
+        loop.call_soon(EagerTask(work, loop, lambda _, error: None).start)
     await asyncio.sleep(0)
 
     def wake() -> None:
@@ -113,7 +112,7 @@ async def test_a_wakeup_that_fails_raises_where_it_is_waited_for__and_a_task_of_
         except ValueError as error:
             caught.append(str(error))
 
-    loop.call_soon(EagerTask(work(), loop, lambda _: None).start)
+    loop.call_soon(EagerTask(work(), loop, lambda _, error: None).start)
     await asyncio.sleep(0)
     failing.fail(ValueError("no"))
     failing.wake()
@@ -153,7 +152,7 @@ async def test_a_cancellation_before_its_first_step_is_raised_there() -> None:
     async def work() -> None:
         begun.append(True)
 
-    task = EagerTask(work(), loop, lambda _: None)
+    task = EagerTask(work(), loop, lambda _, error: None)
     task.cancel()
     task.start()  # a task runs here: so it begins at the next step
     assert not task.done()
@@ -173,7 +172,7 @@ async def test_each_has_its_own_context__whoever_goes_on_with_it() -> None:
     loop = asyncio.get_running_loop()
     waits = [Wakeup(loop=loop), Wakeup(loop=loop)]
     for name, each in zip("ab", waits, strict=True):
-        loop.call_soon(EagerTask(work(name, each), loop, lambda _: None).start)
+        loop.call_soon(EagerTask(work(name, each), loop, lambda _, error: None).start)
     await asyncio.sleep(0)
     for each in waits:
         loop.call_soon(each.wake)
@@ -182,8 +181,9 @@ async def test_each_has_its_own_context__whoever_goes_on_with_it() -> None:
     assert seen == ["a", "b"]
 
 
-async def test_what_nobody_catches_is_told_to_the_loop() -> None:
+async def test_what_nobody_catches_is_told_to_whoever_started_it__and_at_the_end_of_a_step_to_the_loop() -> None:
     contexts: list[dict[str, Any]] = []
+    ended: list[BaseException | None] = []
 
     async def work() -> None:
         raise ValueError("mine")
@@ -191,7 +191,7 @@ async def test_what_nobody_catches_is_told_to_the_loop() -> None:
     loop = asyncio.get_running_loop()
     before = loop.get_exception_handler()
     loop.set_exception_handler(lambda _, context: contexts.append(context))
-    loop.call_soon(EagerTask(work(), loop, lambda _: None).start)
+    loop.call_soon(EagerTask(work(), loop, lambda _, error: ended.append(error)).start)
     await asyncio.sleep(0)
 
     def fails() -> None:
@@ -203,7 +203,8 @@ async def test_what_nobody_catches_is_told_to_the_loop() -> None:
     await asyncio.sleep(0)
     assert done
     loop.set_exception_handler(before)
-    assert [str(context["exception"]) for context in contexts] == ["mine", "at the end"]
+    assert [str(error) for error in ended] == ["mine"]
+    assert [str(context["exception"]) for context in contexts] == ["at the end"]
 
 
 def test_what_can_t_be_awaited_is_an_error_where_it_is_awaited() -> None:

@@ -1,9 +1,13 @@
 """Which calls are traced: as often as is said, as callers have it, and never more than is bounded."""
 
+import weakref
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accredit.jsonrpc.requests import decode_request
 from accredit.telemetry import Board, Metrics, SpanQueue, Tracer, trace_context
 from accredit.telemetry.families import SPANS
 from accredit.telemetry.tracing import (
@@ -13,6 +17,9 @@ from accredit.telemetry.tracing import (
     SPANS_AT_ONCE,
     Span,
     TraceContext,
+    current_message,
+    set_current_message,
+    trace_id,
 )
 
 PARENT = TraceContext("a" * 32, "b" * 16, True)
@@ -97,3 +104,68 @@ def test_what_is_none_is_none(text: str) -> None:
 @given(st.text(max_size=80))
 def test_any_text_is_a_context_or_none(text: str) -> None:
     trace_context(text)
+
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+TRACEPARENT = f"00-{TRACE}-b7ad6b7169203331-01"
+
+
+@pytest.fixture(autouse=True)
+def nothing_current() -> Iterator[None]:
+    set_current_message(None)
+    yield
+    set_current_message(None)
+
+
+def traced_by(params: str, id: str = '"id":7,') -> str | None:
+    asked = decode_request(f'{{"jsonrpc":"2.0",{id}"method":"x","params":{params}}}'.encode())
+    set_current_message(asked)
+    return trace_id()
+
+
+@pytest.mark.parametrize("id", ['"id":7,', ""])
+def test_it_is_read_from_the_message(id: str) -> None:
+    assert traced_by(f'{{"_meta":{{"traceparent":"{TRACEPARENT}"}}}}', id) == TRACE
+
+
+def test_a_later_version_may_say_more_than_we_understand() -> None:
+    assert traced_by(f'{{"_meta":{{"traceparent":"cc{TRACEPARENT[2:]}-more"}}}}') == TRACE
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        "{}",
+        '{"_meta":{}}',
+        '{"_meta":5}',
+        '{"_meta":{"traceparent":5}}',
+        '{"_meta":{"traceparent":"x"}}',
+        f'{{"_meta":{{"traceparent":"{TRACEPARENT}x"}}}}',
+        f'{{"_meta":{{"traceparent":"{TRACEPARENT.upper()}"}}}}',
+        f'{{"_meta":{{"traceparent":"{TRACEPARENT}\\n"}}}}',
+        f'{{"_meta":{{"traceparent":"{TRACEPARENT}-more"}}}}',
+        f'{{"_meta":{{"traceparent":"ff{TRACEPARENT[2:]}"}}}}',
+        f'{{"_meta":{{"traceparent":"00-{"0" * 32}-b7ad6b7169203331-01"}}}}',
+        f'{{"_meta":{{"traceparent":"00-{TRACE}-{"0" * 16}-01"}}}}',
+    ],
+)
+def test_what_is_no_trace_parent_is_none__it_would_be_a_stranger_s_text_in_our_log(params: str) -> None:
+    assert traced_by(params) is None
+
+
+def test_without_a_message_there_is_none() -> None:
+    assert trace_id() is None
+    for text in (b'{"jsonrpc":"2.0","id":7,"result":{}}', b'{"jsonrpc":"2.0","method":"x"}'):
+        asked = decode_request(text)
+        set_current_message(asked)
+        assert trace_id() is None
+
+
+def test_it_keeps_no_message__each_timer_that_was_set_meanwhile_would_keep_it_too() -> None:
+    asked = decode_request(b'{"jsonrpc":"2.0","id":7,"method":"x"}')
+    set_current_message(asked)
+    assert current_message() is asked
+    gone = weakref.ref(asked)
+    del asked
+    assert gone() is None
+    assert current_message() is None

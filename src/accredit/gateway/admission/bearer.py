@@ -100,6 +100,10 @@ class Bearer:
 
     async def of_header(self, credentials: RawHeaders, session: str = "") -> VerifiedToken | None:
         """Return the token in the Authorization header. Raises `TokenError` and `KeysUnavailable`."""
+        if not credentials:
+            if set(self._settings.sources) == {"header"}:
+                self.require(None)  # no message could bring one either
+            return None
         found = find_tokens(credentials, {})
         if found.header is not None and self._guests is not None and self._guests.is_own(found.header):
             try:

@@ -15,7 +15,6 @@ from accredit.attest import RecordedParams
 from accredit.attest.canonical import WORKSPACES
 from accredit.base.clock import unix_seconds
 from accredit.base.log_events import log_event
-from accredit.base.random_ids import RandomIds
 from accredit.base.text import excerpt
 from accredit.errors import (
     AccreditError,
@@ -43,6 +42,7 @@ from accredit.ports import ProofStore, Revocations, TaskStore
 from accredit.telemetry import Meter
 from accredit.telemetry.board import OTHER
 from accredit.telemetry.labels import error_of
+from accredit.telemetry.tracing import RandomIds
 
 _log = logging.getLogger("accredit.gateway.gate")
 

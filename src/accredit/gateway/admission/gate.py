@@ -54,8 +54,7 @@ from accredit.gateway.recording.open_calls import OpenCalls, outcome_of
 from accredit.gateway.recording.recorder import Recorder
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.trace import trace_field
-from accredit.gateway.turns import turn
+from accredit.gateway.turns import next_turn
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Frame, Notification, Request, Response, Success, member_id
 from accredit.jsonrpc.methods import is_known, is_modern
@@ -63,13 +62,14 @@ from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.limits import SHORT_MESSAGE_BYTES
 from accredit.policy import LISTS, GuardedCall, is_guarded, looks_guarded, refusals
-from accredit.policy.drill import DRILLS, is_drill
+from accredit.policy.drill import DRILLS
 from accredit.policy.drill_answers import drill_answer
 from accredit.policy.lists import KINDS
 from accredit.policy.merging import member_of_name
 from accredit.policy.passing import for_upstream, speaker_of
 from accredit.ports import ProofStore, Revocations, TaskStore
 from accredit.telemetry import Meter
+from accredit.telemetry.tracing import trace_field
 from accredit.tokens import VerifiedToken
 
 _log = logging.getLogger("accredit.gateway.gate")
@@ -272,7 +272,8 @@ class Gate:
         for frame, one in zip(batch.frames, call.each(), strict=True):
             one.way = call.way
             try:
-                await turn(len(batch.text))
+                if len(batch.text) > SHORT_MESSAGE_BYTES:
+                    await next_turn()
                 await self.admit(one)
             except RequestError as error:
                 self._counters.refused(error)
@@ -296,7 +297,7 @@ class Gate:
         """Admit a request where callers need no authority and nothing is recorded ([state] to [edits]). Raises
         `RequestError`, and `ProofRefused`."""
         if request.size > SHORT_MESSAGE_BYTES:
-            await turn(request.size)
+            await next_turn()
         self._check_own_tools(request)
         onward = self._sealer.open(request, call)
         if request.method in KINDS:
@@ -307,16 +308,8 @@ class Gate:
         """Decide a request ([decision] to [edits]). Raises `ProofRefused`, `RequestError`, and the error that the call
         has for its caller's token, if any."""
         onward, refused = request, None
-        await turn(request.size)
         try:
-            self._check_caller(request, call)
-            self._check_own_tools(request)
-            await self._judge.judge(request, call)
-            if call.refusal is not None:
-                raise call.refusal
-            await turn(request.size)
-            onward = self._sealer.open(request, call, sealed_for(call))
-            call.edit = await self._edit(request, call)
+            onward = await self._authorize(request, call)
         except _REFUSALS as error:
             refused = error
         try:
@@ -332,7 +325,7 @@ class Gate:
             raise refused
         if call.observed is not None:
             self._counters.refused(call.observed, method=request.method, observed=True)
-        if is_drill(request.method, request.target):
+        if self._is_own_tool(request):  # `_authorize` has refused it if it is not there
             call.replies = (await _answer_drill(request, call),)
             return
         if request.method == "tools/call":
@@ -348,6 +341,22 @@ class Gate:
         call.onward = for_upstream(
             onward, judged=self._judge.of_proofs, authority=call.authority, token=call.token, tell=self._tells
         )
+
+    async def _authorize(self, request: Request, call: Call) -> Request:
+        """Judge a request ([decision] to [edits]). Return it as it is forwarded. Raises what refuses it."""
+        is_long = request.size > SHORT_MESSAGE_BYTES
+        if is_long:
+            await next_turn()
+        self._check_caller(request, call)
+        self._check_own_tools(request)
+        await self._judge.judge(request, call)
+        if call.refusal is not None:
+            raise call.refusal
+        if is_long:
+            await next_turn()
+        onward = self._sealer.open(request, call, sealed_for(call))
+        call.edit = await self._edit(request, call)
+        return onward
 
     def _check_own_tools(self, request: Request) -> None:
         """Refuse a call of one of the gateway's own tools if there is no such tool here. Raises `ProofRefused`.
@@ -379,7 +388,8 @@ class Gate:
         keeps its own refusal, whether or not that could be recorded."""
         if self._recorder is None or not is_guarded(request):
             return
-        await turn(request.size)
+        if request.size > SHORT_MESSAGE_BYTES:
+            await next_turn()
         try:
             call.open_calls.add(await self._recorder.begin(request, call, refused))
         except ProofRefused:

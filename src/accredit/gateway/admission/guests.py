@@ -30,7 +30,6 @@ from msgspec import Meta, Raw, structs
 
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
-from accredit.base.random_ids import RandomIds
 from accredit.consent import CALL, is_for_call
 from accredit.errors import InsufficientScope, InvalidToken, ProofRefused, WireError
 from accredit.gateway.admission.guest_asks import GuestAsks, is_askable, say_who_waits
@@ -58,6 +57,7 @@ from accredit.ratify.challenges import CHALLENGE_BYTES
 from accredit.ratify.hybrid import SEED_BYTES, HybridPublicKey, HybridSignature
 from accredit.ratify.scopes import intersect
 from accredit.refusals import CHALLENGE_REQUIRED
+from accredit.telemetry.tracing import RandomIds
 from accredit.tokens import VerifiedToken
 
 MAX_LOADED_AGENTS = 1_024

@@ -38,8 +38,7 @@ from accredit.gateway.admission.request_state import (
 from accredit.gateway.admission.tasks import Tasks
 from accredit.gateway.call import Call
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.trace import trace_field
-from accredit.gateway.turns import in_turns, turn
+from accredit.gateway.turns import in_turns, next_turn
 from accredit.jsonrpc.encode import INVALID_PARAMS
 from accredit.jsonrpc.frames import Notification, Request, Response
 from accredit.jsonrpc.input_required import shows_pages
@@ -60,6 +59,7 @@ from accredit.policy.quotas import QuotaCaller, QuotaReached
 from accredit.policy.tasks import Owner
 from accredit.policy.uses import take
 from accredit.ports import ProofStore, Revocations
+from accredit.telemetry.tracing import trace_field
 from accredit.tokens import VerifiedToken
 
 _log = logging.getLogger("accredit.gateway.gate")
@@ -112,7 +112,6 @@ class Judge:
         guarded = await _guarded_call(request, call)
         if guarded is None:
             return
-        await turn(request.size)
         decision, waits = await self._decision(guarded, request, call)
         if isinstance(decision.fault, FrameError):  # the call can't be digested
             detail = f"Invalid params: {decision.fault.detail}"
@@ -227,7 +226,9 @@ async def _guarded_call(request: Request, call: Call) -> GuardedCall | None:
     """Return what a request asks for, or None if it is not guarded. Raises `RequestError`."""
     if request.size <= SHORT_MESSAGE_BYTES:
         return guarded_call_of(request, call.session)
-    return await in_turns(guarded_call_in_steps(request, call.session))
+    guarded = await in_turns(guarded_call_in_steps(request, call.session))
+    await next_turn()
+    return guarded
 
 
 def _report(decision: Decision, fault: Exception) -> None:

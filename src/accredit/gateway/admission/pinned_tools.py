@@ -37,7 +37,6 @@ from accredit.errors import FrameError, ProofRefused
 from accredit.gateway.admission.tool_directory import CARRIED, MAX_KNOWN_TOOL_NAME_CHARS, Ask, ask_for_list
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import LAST_EVENT_HEADER, RawHeaders
-from accredit.gateway.trace import trace_field
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
 from accredit.jsonrpc.frames import Request, Success
 from accredit.jsonrpc.objects import as_string
@@ -47,6 +46,7 @@ from accredit.pins import Definition, ListReader, Pins, digest_of_text
 from accredit.policy import Authority, GuardedCall, refusals
 from accredit.policy.needs import FindDefinition, Look
 from accredit.policy.passing import CallerIdentity
+from accredit.telemetry.tracing import trace_field
 from accredit.tokens import VerifiedToken
 
 MAX_PINNED_CALLERS = 4_096

@@ -30,13 +30,11 @@ from msgspec import Raw
 
 from accredit.base.clock import unix_seconds
 from accredit.base.log_events import log_event
-from accredit.base.random_ids import RandomIds
 from accredit.base.steps import Steps
 from accredit.errors import FrameError, RequestError, SealError
 from accredit.gateway.admission.held_answer import Waits
 from accredit.gateway.call import Call
 from accredit.gateway.settings import RoundsSettings
-from accredit.gateway.trace import trace_field
 from accredit.jsonrpc.encode import INVALID_PARAMS, to_json
 from accredit.jsonrpc.frames import Notification, Request, Success
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, TASK_MEMBER, TASK_METHODS, Era
@@ -46,6 +44,7 @@ from accredit.jsonrpc.tasks import may_announce
 from accredit.limits import TASK_SECONDS
 from accredit.policy import Authority, Flow, looks_guarded, payload_digest
 from accredit.rounds.sealing import NONCE_BYTES, FlowState, state_binding
+from accredit.telemetry.tracing import RandomIds, trace_field
 from accredit.tokens import VerifiedToken
 
 _ANSWERS = "inputResponses"

@@ -25,7 +25,7 @@ def head_of(scope: Scope) -> RequestHead:
     return RequestHead(
         scope["method"],
         path.removeprefix(root),
-        list(scope["headers"]),
+        [(name.lower(), value) for name, value in scope["headers"]],
         query=scope["query_string"],
         root=root,
         raw_path=scope.get("raw_path") or path.encode("utf-8"),

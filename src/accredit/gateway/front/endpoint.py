@@ -1,22 +1,44 @@
-"""The MCP endpoint over HTTP. Its steps are those of `intake`.
+"""The steps from a client's message to the backend, and the MCP endpoint over HTTP. The steps are the same, in the same
+order, whichever way a message comes in (`Intake`). A message is refused at the first step whose condition it does not
+meet:
 
-Messages come by POST, and are answered there. GET opens a session's standing stream or resumes a stream. DELETE ends a
-session. GET and DELETE carry no message, so [media-type] is the last step that they take.
+- [source] Over HTTP: `Host` and `Origin` are allowed, against DNS rebinding (else 403).
+- [method] Over HTTP, the method is one that MCP uses (405), and the session's id is not too long (400). Where tokens
+  are on, a token in the header is valid (401, 403, 503). The session of HTTP+SSE exists (404).
+- [media-type] Over HTTP, a POST is JSON in UTF-8, without a content coding (415). It does not repeat a header by which
+  it is routed (400).
+- [message] The message is within its bounds (413, or the error of a line). It is one valid message, or a batch where
+  its revision allows one (400).
+- [era] Over HTTP in the modern era: the headers agree with the body (400, -32020). Required metadata is there (-32602).
+  Routing headers that mirror nothing in the body are dropped.
+- [token] Where tokens are on, each message has a valid token with the rights it needs, and the session belongs to the
+  token's subject (404): see `callers`. Over stdio, only calls and lists must have a token (`bearer`).
+- [gate] The gate lets the message through (`gate`). The gate itself answers what it refuses. A notification that it
+  drops has no answer. The decision on a call is on record before the gate is left.
+- [room] There is room for the message, and it goes to the backend.
+- [settled] However this ends, each call is settled, unless another part has taken that over.
+
+A call that is refused before the gate is recorded as well (`early_refusals`). Not checked: whether the upstream knows
+the version or the session. The upstream checks that itself.
+
+Over HTTP (`Endpoint`), messages come by POST, and are answered there. GET opens a session's standing stream or resumes
+a stream. DELETE ends a session. GET and DELETE carry no message, so [media-type] is the last step that they take.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any
+from time import perf_counter
+from typing import Any, ClassVar, Generic, TypeVar
 
-from accredit.errors import RequestError
+from accredit.errors import AccreditError, RequestError
 from accredit.gateway.admission.gate import Gate
+from accredit.gateway.admission.identity import check_single
 from accredit.gateway.admission.pinned_tools import UpstreamAccess
 from accredit.gateway.call import Call
 from accredit.gateway.forwarding import Forwarding
-from accredit.gateway.front.authenticator import HttpAuthenticator
+from accredit.gateway.front.callers import NOBODY, HttpAuthenticator, Sessions
 from accredit.gateway.front.exchange import Exchange
-from accredit.gateway.front.intake import Intake
-from accredit.gateway.front.session_binding import NOBODY, Sessions
 from accredit.gateway.headers import (
     JSON,
     LAST_EVENT_HEADER,
@@ -29,17 +51,123 @@ from accredit.gateway.headers import (
     origin_refused,
 )
 from accredit.gateway.media_types import takes_events
+from accredit.gateway.recording.early_refusals import REFUSALS, Unread
 from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.turns import in_turns, next_turn
 from accredit.gateway.upstream.backend import Backend
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, era_of_body, unmirrored_headers
-from accredit.jsonrpc.frames import Notification, Request
+from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.input_required import shows_pages
 from accredit.jsonrpc.methods import BATCH_REVISION, HEADERLESS_REVISION, LISTEN, Era
+from accredit.jsonrpc.requests import Batch, decode_request, read_request
+from accredit.limits import SHORT_MESSAGE_BYTES
 from accredit.telemetry import Meter
+from accredit.telemetry.labels import error_of
+from accredit.telemetry.tracing import set_current_message
 from accredit.tokens import VerifiedToken
 
 _METHODS = frozenset({"POST", "GET", "DELETE"})
+_C = TypeVar("_C")
+
+
+class Intake(ABC, Generic[_C]):
+    """A way for messages to come in; a gateway has one object for each. `_C` is the type of what brings a message and
+    takes its answer: an exchange, or a line.
+
+    `meter`, if given, measures each request, however it ends.
+    """
+
+    answers_later: ClassVar[bool] = False
+    """Whether answers are sent elsewhere than in the exchange that brought the request."""
+
+    def __init__(self, settings: GatewaySettings, gate: Gate, meter: Meter | None = None) -> None:
+        self._settings = settings
+        self._gate = gate
+        self._meter = meter
+        self._traces = meter is not None and meter.tracer is not None
+
+    async def take(self, client: _C, unread: Unread | None = None) -> None:
+        """Take a message through the steps from [method] on. Raises the `AccreditError` that becomes its answer.
+
+        `unread` gives the message's text if the message is refused before it was read.
+        """
+        call = Call()
+        if self._meter is not None:
+            call.began = perf_counter()
+            if self._traces:
+                call.traceparent = self._traceparent(client)
+        try:
+            await self._arrive(client, call)
+        except BaseException as error:
+            if isinstance(error, REFUSALS):
+                call.revision = call.revision or self._revision(client)
+                await self._gate.early_refusals.of_request(unread, call, error)
+                self._gate.refused_early(call.message, error)
+            self._failed(call, error)
+            raise
+        if self._settings.pins is not None:
+            call.way = self._way(client, call)
+        try:
+            try:
+                await self._gate.admit(call)  # 7
+                await self._go_on(client, call)
+            except BaseException as error:
+                await call.open_calls.close(error)  # 9
+                raise
+            await call.open_calls.close(None)
+        except BaseException as error:
+            self._failed(call, error)
+            raise
+        if call.measured is not None:
+            if self._traces:
+                call.measured.told(call.revision, call.session)
+            call.measured.end(None, self.answers_later)
+
+    def _failed(self, call: Call, problem: BaseException) -> None:
+        """End the measurement of a failed message."""
+        if call.measured is not None:
+            call.measured.told(call.revision, call.session)
+            if isinstance(problem, RequestError):
+                call.measured.unsent()
+            call.measured.end(error_of(problem))
+        elif self._meter is not None and call.message is None and isinstance(problem, AccreditError):
+            self._meter.unread(problem, call.began)
+
+    async def _read(self, text: bytes, call: Call, *, batches: bool) -> Frame | Batch:
+        """Decode a message's bytes ([message]). Raises `RequestError`."""
+        if len(text) > SHORT_MESSAGE_BYTES:
+            message = call.message = await in_turns(read_request(text, batch_allowed=batches))
+        else:
+            message = call.message = decode_request(text, batch_allowed=batches)
+        if self._meter is not None:
+            call.measured = self._meter.begin(message, call.began, call.traceparent)
+        if self._settings.one_caller:
+            check_single(message)
+        set_current_message(message)
+        if len(text) > SHORT_MESSAGE_BYTES:
+            await next_turn()
+        return message
+
+    @abstractmethod
+    def _revision(self, client: _C) -> str | None:
+        """Return the message's revision, or None if nothing tells it before the message is read."""
+
+    @abstractmethod
+    async def _arrive(self, client: _C, call: Call) -> None:
+        """Take the steps [method] to [token], and store what they find in `call`. Raises one of `REFUSALS`."""
+
+    def _traceparent(self, client: _C) -> bytes | None:
+        """Return the HTTP request's trace context, if it has one."""
+        return None
+
+    def _way(self, client: _C, call: Call) -> UpstreamAccess | None:
+        """Return how the gateway sends its own requests to the server on behalf of this caller, or None if it can't."""
+        return None
+
+    @abstractmethod
+    async def _go_on(self, client: _C, call: Call) -> None:
+        """Send the gate's own answers to the client, and forward what it admitted ([room]). Raises `AccreditError`."""
 
 
 class Endpoint(Intake[Exchange]):
@@ -73,7 +201,7 @@ class Endpoint(Intake[Exchange]):
         if head.method != "POST":
             check_once(head.headers, SESSION_HEADER, VERSION_HEADER, LAST_EVENT_HEADER)
             exchange.head = head.without(unmirrored_headers(None, Era.LEGACY, head.headers))
-        if len(head.session) > self._sessions.max_bytes:
+        if len(head.headers.get(SESSION_HEADER, b"")) > self._sessions.max_bytes:
             detail = f"Invalid Request: Mcp-Session-Id has more than {self._sessions.max_bytes} bytes"
             raise RequestError(INVALID_REQUEST, detail)
         match head.method:
@@ -121,8 +249,7 @@ class Endpoint(Intake[Exchange]):
             check_agreement(message, head.headers)
         if head.routing:
             client.head = head.without(unmirrored_headers(message, era, head.headers, head.routing))
-        if head.repeats:
-            check_once(head.headers, VERSION_HEADER)
+        check_once(head.headers, VERSION_HEADER)
         call.session = head.session if era is Era.LEGACY else ""
         if self._lets_guests_in and era is Era.LEGACY and isinstance(message, Request):
             client.shows_pages = message.method == "initialize" and shows_pages(message)

@@ -12,14 +12,14 @@ from io import BytesIO
 from accredit.base.addresses import Network, client_address, peer_of
 from accredit.errors import AnswerError, FrameError, MessageId, RequestError
 from accredit.gateway.front.cors import add_cors_headers
-from accredit.gateway.headers import EVENT_STREAM, SESSION_HEADER, RawHeaders, RequestHead
+from accredit.gateway.headers import CREDENTIALS, EVENT_STREAM, SESSION_HEADER, RawHeaders, RequestHead
 from accredit.gateway.recording.open_calls import OpenCalls
 from accredit.gateway.room import Rooms, Slot
-from accredit.gateway.turns import turn
+from accredit.gateway.turns import next_turn
 from accredit.jsonrpc.encode import INVALID_ANSWER, INVALID_REQUEST, UPSTREAM_ERROR, error_frame, to_json
 from accredit.jsonrpc.frames import Notification, decode_error
 from accredit.jsonrpc.sse import encode_event
-from accredit.limits import ANSWER_PIECE_BYTES, BODY_ROOM_SECONDS
+from accredit.limits import ANSWER_PIECE_BYTES, BODY_ROOM_SECONDS, SHORT_MESSAGE_BYTES
 from accredit.policy.passing import CallerIdentity
 from accredit.tokens import SubjectToken
 
@@ -41,7 +41,7 @@ class Exchange(ABC):
     `address` is that of the connection, and `client` that of the client, which is another one behind a trusted proxy
     (`proxies`); `peer` identifies the client. `credentials` are its Authorization fields, once removed from the head.
     `session_shown` maps a session's id at a replica to the client's id, if any. `learn_revision` is called if the
-    answer begins a session, with the session's revision and replica (`session_binding`). `request_id` is the id of the
+    answer begins a session, with the session's revision and replica (`callers`). `request_id` is the id of the
     single request in the body, once that is read. `vouched` says that the caller itself has authenticated. `proved`
     says that the caller or its session has authenticated, and so gets more room (`rooms`). `shows_pages` says that the
     client can show people the page at a URL: so it says in this `initialize`, or so it said in that of its session.
@@ -130,7 +130,8 @@ class Exchange(ABC):
 
     def take_credentials(self) -> None:
         """Remove the Authorization fields from the head, so that nothing forwards them."""
-        self.credentials, self.head = self.head.credentials, self.head.without_credentials
+        if not self.head.headers.keys().isdisjoint(CREDENTIALS):
+            self.credentials, self.head = self.head.credentials, self.head.without_credentials
 
     async def body(self, limit: int) -> bytes:
         """Return the whole body.
@@ -221,7 +222,8 @@ class Exchange(ABC):
         """Return the body of an error status as the response to the one request. In a stream, an error without its
         request's id would answer nothing."""
         try:
-            await turn(len(body))
+            if len(body) > SHORT_MESSAGE_BYTES:
+                await next_turn()
             failure = decode_error(body)
         except FrameError:
             return error_frame(self.request_id, UPSTREAM_ERROR, INVALID_ANSWER, f"status {status}")

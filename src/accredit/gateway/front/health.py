@@ -38,7 +38,7 @@ from typing import Any, Protocol
 from accredit.errors import AccreditError, RequestError
 from accredit.gateway.admission.pinned_tools import PinnedTools
 from accredit.gateway.counters import Counters
-from accredit.gateway.front.authenticator import HttpAuthenticator
+from accredit.gateway.front.callers import HttpAuthenticator
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import JSON
 from accredit.gateway.upstream.backend import Backend

@@ -5,7 +5,7 @@ come through the gateway. A request goes to the upstream by POST, and is answere
 refuses it, the refusal comes on the stream, and nothing is forwarded.
 
 A session is in this process's memory and ends with its stream. Where tokens are on, it belongs to the subject that
-opened it: nobody else can send into it. Where ids are sealed (`session_binding`), the session's id names this process.
+opened it: nobody else can send into it. Where ids are sealed (`callers`), the session's id names this process.
 """
 
 import secrets
@@ -16,17 +16,17 @@ from accredit.errors import AnswerError, FrameError, RequestError, UpstreamUnava
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
-from accredit.gateway.front.authenticator import HttpAuthenticator
-from accredit.gateway.front.exchange import Exchange
-from accredit.gateway.front.intake import Intake
-from accredit.gateway.front.session_binding import (
+from accredit.gateway.front.callers import (
     NOBODY,
+    HttpAuthenticator,
     SealedSessions,
     Sessions,
     not_found,
     principal_of,
     sessions_of,
 )
+from accredit.gateway.front.endpoint import Intake
+from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.session_ids import Principal
 from accredit.gateway.headers import LAST_EVENT_HEADER, SESSION_HEADER, check_once, check_request
 from accredit.gateway.settings import GatewaySettings
@@ -62,7 +62,7 @@ class _Session(NamedTuple):
 
 class LegacySse(Intake[Exchange]):
     """Serves the two paths. Of several servers, each has these paths below its own endpoint. Messages take the same
-    steps as on every way in (`intake`).
+    steps as on every way in (`endpoint`).
 
     The upstream's stream is at `url` if that ends in `/sse`, otherwise at `/sse` beside it.
     """

@@ -14,7 +14,7 @@ opened if:
 - [server] it was made for the same server and one of its replicas, less than `SESSION_ID_SECONDS` ago.
 
 Every failure is a `SealError`, whose reason is shown nowhere. The sealed state names the owner (`subject`), which
-`session_binding` compares. The length was checked before (`MAX_SEALED_SESSION_ID_BYTES`).
+`callers` compares. The length was checked before (`MAX_SEALED_SESSION_ID_BYTES`).
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """`accredit wrap`: the gate as a stdio server in front of a stdio server. One host, one child, lines both ways.
 
-- [host-lines] A host's line takes the steps of `intake`. An invalid line is answered with an error line, and so is a
+- [host-lines] A host's line takes the steps of `endpoint`. An invalid line is answered with an error line, and so is a
   refused call. Where tokens are on, calls and lists need a token: one in the message, or the one in the environment.
 - [child-lines] A child's line is routed by `dedicated`. No more lines are read while the host is slow to read.
 - [end] When the host closes its side, the child's stdin is closed, and open calls may finish. The host still gets the
@@ -32,12 +32,11 @@ from accredit.gateway.admission.pinned_tools import UpstreamAccess
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
+from accredit.gateway.front.endpoint import Intake
 from accredit.gateway.front.host import StdioHost
-from accredit.gateway.front.intake import Intake
 from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
-from accredit.gateway.trace import set_current
 from accredit.gateway.upstream.stdio.child import Child, OrphanGuard
 from accredit.gateway.upstream.stdio.dedicated import DedicatedChild
 from accredit.jsonrpc.encode import INVALID_REQUEST
@@ -49,6 +48,7 @@ from accredit.jsonrpc.requests import Batch
 from accredit.limits import GRACE_SECONDS, STOP_GRACE_SECONDS
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.telemetry import Meter, Names, Telemetry, Transports
+from accredit.telemetry.tracing import set_current_message
 
 _log = logging.getLogger("accredit.gateway.stdio")
 
@@ -204,7 +204,7 @@ class Wrap(Intake[bytes]):
                 return
 
     async def _forward(self, line: bytes | FrameError) -> None:
-        set_current(None)
+        set_current_message(None)
         if isinstance(line, LineTooLong):
             await self._backend.refuse_unread(line)
         elif isinstance(line, FrameError):

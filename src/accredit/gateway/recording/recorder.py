@@ -41,7 +41,6 @@ from accredit.attest import (
 )
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_ms
-from accredit.base.random_ids import RandomIds
 from accredit.base.steps import Steps, at_one_go
 from accredit.errors import (
     AccreditError,
@@ -61,7 +60,6 @@ from accredit.gateway.recording.open_calls import NOT_FORWARDED, OpenCall, Resum
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, RecordSettings
 from accredit.gateway.settings_digest import settings_digest
-from accredit.gateway.trace import trace_of
 from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Request
@@ -78,6 +76,7 @@ from accredit.policy.merging import member_of_target
 from accredit.ports import Records
 from accredit.ratify import DelegationCert, encode_delegation_cert
 from accredit.refusals import CHALLENGE_REQUIRED
+from accredit.telemetry.tracing import RandomIds, trace_of
 from accredit.tokens import VerifiedToken
 
 _CONSTRAINT = re.compile(r"constraint_\w+: cert \d+: constraint\[\d+\] \(\w+\)")

@@ -8,7 +8,6 @@ from time import perf_counter
 from typing import Any, cast
 
 from accredit.errors import MessageId
-from accredit.gateway.trace import current
 from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.frames import Frame, Request
@@ -16,6 +15,7 @@ from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.telemetry import Meter, Operation, Operations
+from accredit.telemetry.tracing import current_message
 
 
 class MeasuredBackend:
@@ -58,7 +58,7 @@ class MeasuredBackend:
 
     async def ask(self, reply: Reply, era: Era, request: Request, most: int | None = None) -> bytes | None:
         """Send one of the gateway's own requests, as part of the current message."""
-        message = current()
+        message = current_message()
         parent = message.watcher if isinstance(message, Request) else None
         sent, operations = self._meter.sent(request, parent)
         try:

@@ -1,26 +1,32 @@
-"""The ladder before the backend: first failure wins, and what passes is handed on with its era."""
+"""The ladder before the backend: first failure wins, and what passes is handed on with its era. A call is begun by
+stepping it, and costs nothing before."""
 
 import asyncio
 from collections.abc import Mapping
 
 import pytest
-from tests.world.asgi import Told
+from tests.world.asgi import MemoryAnswer, MemoryClient, Told
 from tests.world.calls import ERAS, Posted, notification, post, response
 
 from accredit.errors import MessageId, RequestError
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
+from accredit.gateway.front.callers import NOBODY, PlainSessions
 from accredit.gateway.front.endpoint import Endpoint
-from accredit.gateway.front.session_binding import NOBODY, PlainSessions
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.headers import RawHeaders, RequestHead
+from accredit.gateway.room import Rooms
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
+from accredit.gateway.upstream.http.relay import HttpRelay
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.frames import Frame, Notification, Request, Success
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 
-SETTINGS = GatewaySettings(HttpUpstream("http://127.0.0.1:1/mcp"), max_request_bytes=10_000)
+UPSTREAM = HttpUpstream("http://127.0.0.1:1/mcp")
+SETTINGS = GatewaySettings(UPSTREAM, max_request_bytes=10_000)
 
 
 class Recorder:
@@ -98,7 +104,7 @@ def test_other_methods_of_mcp_go_to_the_backend(method: str) -> None:
     assert serve(told(Posted([], b""), method)).asked == [(method, None, None)]
 
 
-@pytest.mark.holds("gateway/front/intake", "source", "media-type", "message", "era")
+@pytest.mark.holds("gateway/front/endpoint", "source", "media-type", "message", "era")
 def test_the_first_failure_wins() -> None:
     bad = Posted([], b"not json" * 10_000)
     assert refusal_of(told(bad, "PUT", host="evil", origin="http://evil")) == (403, -32600)
@@ -145,3 +151,74 @@ def test_elsewhere_it_is_not(headers: list[tuple[str, str]]) -> None:
 @pytest.mark.parametrize("version", ["2026-07-28", "2099-01-01", "v999"])
 def test_a_batch_is_never_let_in_in_the_modern_era(version: str) -> None:
     assert refusal_of(batch(("mcp-protocol-version", version))) == (400, -32600)
+
+
+class MemoryExchange(Exchange):
+    """Bytes in memory: nothing of it ever waits."""
+
+    def __init__(self, headers: RawHeaders, body: bytes) -> None:
+        super().__init__(RequestHead("POST", "/mcp", headers), "127.0.0.1", Rooms(1 << 20, proving=False))
+        self.told: tuple[int, bytes] | None = None
+        self._text = body
+
+    async def _piece(self) -> tuple[bytes, bool]:
+        return self._text, False
+
+    async def _send_whole(self, status: int, headers: RawHeaders, body: bytes) -> None:
+        self.told = (status, body)
+
+    async def _send_head(self, status: int, headers: RawHeaders) -> None:
+        raise AssertionError
+
+    async def write(self, chunk: bytes) -> None:
+        raise AssertionError
+
+    async def end(self) -> None:
+        raise AssertionError
+
+    def watch(self) -> None: ...
+
+    def unwatch(self) -> bool:
+        return False
+
+
+class SlowClient(MemoryClient):
+    """An upstream that answers when it is told to."""
+
+    def __init__(self, answer: MemoryAnswer) -> None:
+        super().__init__(answer)
+        self.answers: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def send(
+        self, method: str, headers: RawHeaders, body: bytes = b"", *, target: bytes | None = None, route: object = None
+    ) -> MemoryAnswer:
+        await self.answers
+        return await super().send(method, headers, body, target=target, route=route)
+
+
+@pytest.mark.holds("gateway/upstream/reply", "no-task")
+@pytest.mark.holds("gateway/front/endpoint", "room")
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_call_comes_to_its_wait_for_the_upstream_without_a_task_and_ends_in_the_next_step(era: Era) -> None:
+    settings, loop = GatewaySettings(UPSTREAM), asyncio.get_running_loop()
+    tools = ToolDirectory()
+    relay = HttpRelay(settings, UPSTREAM, Counters(), tools)
+    client = SlowClient(MemoryAnswer(200, [(b"content-type", b"application/json")], response()))
+    relay.sender.client = client.as_client()
+    asked = post(era)
+    headers = [(name.lower().encode(), value.encode()) for name, value in asked.headers]
+    exchange = MemoryExchange([(b"host", b"127.0.0.1"), *headers], asked.body)
+    call = Endpoint(settings, Gate(settings, Counters(), tools), relay, PlainSessions()).serve(exchange)
+    begun: asyncio.Future[object] = loop.create_future()
+
+    def begin() -> None:
+        assert asyncio.current_task() is None
+        tasks = asyncio.all_tasks()
+        begun.set_result((call.send(None), asyncio.all_tasks() - tasks))
+
+    loop.call_soon(begin)
+    assert await begun == (client.answers, set())
+    client.answers.set_result(None)
+    with pytest.raises(StopIteration):
+        call.send(None)
+    assert exchange.told == (200, response())

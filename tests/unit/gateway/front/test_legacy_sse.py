@@ -17,8 +17,8 @@ from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.front import legacy_sse
+from accredit.gateway.front.callers import PlainSessions
 from accredit.gateway.front.legacy_sse import LegacySse
-from accredit.gateway.front.session_binding import PlainSessions
 from accredit.gateway.recording.recorder import Recorder
 from accredit.gateway.room import Rooms
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings
@@ -131,7 +131,7 @@ def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert client.sent == []
 
 
-@pytest.mark.holds("gateway/front/intake", "settled")
+@pytest.mark.holds("gateway/front/endpoint", "settled")
 async def test_a_call_whose_stream_ends_while_it_is_decided_is_not_forwarded_and_not_left_open() -> None:
     class Slow(FailingRecords):
         async def begin(self, decided: CallDecision) -> None:

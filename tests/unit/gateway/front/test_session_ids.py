@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accredit.errors import SealError
-from accredit.gateway.front.session_binding import MAX_SEALED_SESSION_ID_BYTES
+from accredit.gateway.front.callers import MAX_SEALED_SESSION_ID_BYTES
 from accredit.gateway.front.session_ids import SessionIds, SessionState, is_current, subject_of
 from accredit.limits import MAX_SESSION_ID_BYTES, SESSION_ID_SECONDS
 from accredit.rounds import FlowState, KeyRing, state_binding

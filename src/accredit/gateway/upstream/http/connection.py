@@ -9,8 +9,7 @@ import socket
 from typing import Protocol, cast
 
 from accredit.errors import AccreditError, AnswerError, UpstreamTimeout, UpstreamUnavailable
-from accredit.gateway.eager import Wakeup
-from accredit.gateway.end_of_step import end_of_step
+from accredit.gateway.eager import Wakeup, end_of_step
 from accredit.gateway.upstream.http.parsing import AnswerHeads, Response, ResponseParser, cut_off
 
 HIGH_WATER_BYTES = 262_144

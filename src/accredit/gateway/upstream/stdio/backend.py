@@ -221,7 +221,7 @@ class _Entry:
 
 
 class Sessions:
-    """The sessions of a process, by the gateway's own ids. Clients may have other ids (`session_binding`)."""
+    """The sessions of a process, by the gateway's own ids. Clients may have other ids (`callers`)."""
 
     def __init__(
         self,

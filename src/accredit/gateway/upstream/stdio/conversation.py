@@ -25,7 +25,6 @@ from accredit.errors import (
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.trace import set_current
 from accredit.gateway.turns import next_turn
 from accredit.gateway.upstream.large_answers import Held
 from accredit.gateway.upstream.reply import Reply
@@ -35,6 +34,7 @@ from accredit.gateway.upstream.stdio.stream import Stream
 from accredit.jsonrpc.encode import cancellation
 from accredit.jsonrpc.methods import Era
 from accredit.limits import EVENTS_AT_ONCE_BYTES, LARGE_ANSWER_BYTES, MAX_OPEN_REQUESTS
+from accredit.telemetry.tracing import set_current_message
 
 _C = TypeVar("_C", bound=Call)
 
@@ -87,7 +87,7 @@ class CallOwner(ABC, Generic[_C]):
         self._fail(call, UpstreamTimeout("the upstream did not answer in time"))
 
     def _fail(self, call: _C, error: AccreditError) -> None:
-        set_current(call.request)
+        set_current_message(call.request)
         self._pending.close(call)
         call.request.failed(error)
         if isinstance(error, UpstreamError):
@@ -211,7 +211,7 @@ class Conversation(CallOwner[_S]):
             if size > EVENTS_AT_ONCE_BYTES:  # there may be thousands
                 size = 0
                 await next_turn()
-            set_current(None)
+            set_current_message(None)
             verdict = await self._pending.judge(line)
             self._leave_line()
             await self._take(verdict)

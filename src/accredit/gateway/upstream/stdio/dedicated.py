@@ -21,7 +21,6 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import OpenCalls, outcome_of_end
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.trace import set_current
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.conversation import CallOwner
 from accredit.gateway.upstream.stdio.pending_calls import Answered, Call, Failed, Notified, UnexpectedAnswer, Unread
@@ -34,6 +33,7 @@ from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import without_state
 from accredit.limits import LONG_ANSWER_BYTES
+from accredit.telemetry.tracing import set_current_message
 
 _log = logging.getLogger("accredit.gateway.stdio")
 
@@ -116,7 +116,7 @@ class DedicatedChild(CallOwner[Call]):
 
     async def take(self, line: bytes | FrameError) -> None:
         """Judge a line of the child, and forward it."""
-        set_current(None)
+        set_current_message(None)
         match verdict := await self._pending.judge(line):
             case Answered(calls=[OwnCall() as own]):
                 own.settle(verdict.text)

@@ -29,7 +29,6 @@ from accredit.errors import AnswerError, FrameError, LineTooLong, MessageId, Req
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import OpenCall, outcome_of, outcome_of_end
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
-from accredit.gateway.trace import set_current
 from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, error_frame
 from accredit.jsonrpc.ends import line_too_long
@@ -39,6 +38,7 @@ from accredit.jsonrpc.objects import members, split_batch
 from accredit.jsonrpc.responses import Answers, Edit, Expected
 from accredit.jsonrpc.text import check_structures
 from accredit.limits import LINE_END_BYTES, MAX_OPEN_REQUESTS, SHORT_MESSAGE_BYTES
+from accredit.telemetry.tracing import set_current_message
 
 MAX_ENVELOPE_BYTES = 65_536
 """How many bytes of an invalid line a slow and lenient reader searches for the id that it answers."""
@@ -344,7 +344,7 @@ class PendingCalls(Generic[_C]):
             call.request.failed(error)
         observed = isinstance(line, bytes) and not self.settings.enforce and not error.bound
         method = calls[0].request.method if calls else None
-        set_current(calls[0].request if calls else None)
+        set_current_message(calls[0].request if calls else None)
         logged = bool(calls) or self._pace.admits(asyncio.get_running_loop().time())
         self._counters.refused(error, method=method, observed=observed, logged=logged)
         upstream = self.settings.upstream

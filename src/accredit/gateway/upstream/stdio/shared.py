@@ -33,7 +33,6 @@ from accredit.base.log_events import log_event
 from accredit.errors import AnswerError, FrameError, MessageId, UpstreamUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.trace import set_current, trace_field
 from accredit.gateway.turns import turn
 from accredit.gateway.upstream.large_answers import SERVER, Held, LargeAnswers
 from accredit.gateway.upstream.reply import Reply, WhileConnected
@@ -58,6 +57,7 @@ from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import subject_of, subscribed_tasks, without_state
 from accredit.jsonrpc.text import check_structures
 from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, MAX_CALLS, MAX_STREAMS
+from accredit.telemetry.tracing import set_current_message, trace_field
 
 SHARED_UNSENT_BYTES = 1_048_576
 """How many bytes may wait for one client of the shared child when more comes for it. If more wait, the client is cut
@@ -160,7 +160,7 @@ class SharedChild(Conversation[_SharedCall]):
             restored = restore_client_id(answered.text, call.request.id, subscription=call.listens)
         except FrameError as error:
             problem = AnswerError(error.detail)  # only observed, but the client's id can't be put in
-            set_current(call.request)
+            set_current_message(call.request)
             self._counters.refused(problem, method=call.request.method)
             self._fail(call, problem)
             return
@@ -217,10 +217,10 @@ class SharedChild(Conversation[_SharedCall]):
             try:
                 call.stream.tell(text)
             except AnswerError as error:
-                set_current(call.request)
+                set_current_message(call.request)
                 self._counters.refused(error, method=call.request.method)
             return
-        set_current(call.request)
+        set_current_message(call.request)
         log_event(_log, logging.WARNING, "client_cut_off", method=call.request.method, **trace_field())
         self._cancel(call, "the client does not read")
         self._settled(call, Outcome(status="cancelled", detail="the client does not read"), call.stream.release)

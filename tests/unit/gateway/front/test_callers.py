@@ -9,15 +9,15 @@ import pytest
 from tests.world.asgi import Told
 
 from accredit.errors import AnswerError, RequestError
-from accredit.gateway.front import session_binding
-from accredit.gateway.front.session_binding import NOBODY, PlainSessions, SealedSessions, Sessions, sessions_of
+from accredit.gateway.front import callers
+from accredit.gateway.front.callers import NOBODY, PlainSessions, SealedSessions, Sessions, sessions_of
 from accredit.gateway.front.session_ids import Principal, SessionIds
 from accredit.gateway.headers import RequestHead
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RoundsSettings, TokenSettings
 from accredit.limits import MAX_SESSION_ID_BYTES, SESSION_ID_SECONDS
 from accredit.rounds import KeyRing
 
-pytestmark = pytest.mark.holds("gateway/front/session_binding")
+pytestmark = pytest.mark.holds("gateway/front/callers")
 
 KEYS = KeyRing([b"k" * 32])
 ALICE, BOB = ("https://issuer.example", "alice"), ("https://issuer.example", "bob")
@@ -57,7 +57,7 @@ def refusal(sessions: Sessions, named: bytes, principal: Principal = ALICE) -> t
     return error.status, error.code, str(error), error.data, error.word, error.id
 
 
-@pytest.mark.holds("gateway/front/session_binding", "owner", "stable-id")
+@pytest.mark.holds("gateway/front/callers", "owner", "stable-id")
 def test_a_session_goes_on_at_any_gateway_with_the_keys__under_one_name() -> None:
     id = begun(sealing())
     other = sealing(KeyRing([b"new" * 10 + b"er", b"k" * 32]))
@@ -69,7 +69,7 @@ def test_a_session_goes_on_at_any_gateway_with_the_keys__under_one_name() -> Non
         assert answered(told, b"another") not in (id, b"another")
 
 
-@pytest.mark.holds("gateway/front/session_binding", "unknown-session")
+@pytest.mark.holds("gateway/front/callers", "unknown-session")
 def test_a_session_that_is_not_ones_own_is_one_that_never_was__whatever_the_cause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -88,8 +88,8 @@ def test_a_session_that_is_not_ones_own_is_one_that_never_was__whatever_the_caus
         refusal(SealedSessions(SessionIds(KEYS, "0" * 16)), id),
         refusal(sessions, b"\xff" * 6_000),
     ]
-    late = session_binding.unix_seconds() + SESSION_ID_SECONDS + 1
-    monkeypatch.setattr(session_binding, "unix_seconds", lambda: late)
+    late = callers.unix_seconds() + SESSION_ID_SECONDS + 1
+    monkeypatch.setattr(callers, "unix_seconds", lambda: late)
     assert {*causes, refusal(sessions, id)} == {(404, -32600, "Session not found", None, "session_not_found", None)}
 
 
@@ -97,8 +97,8 @@ def test_an_id_that_a_connection_knows_expires_there_too(monkeypatch: pytest.Mon
     sessions = sealing()
     head = Told("POST", [(b"mcp-session-id", begun(sessions))]).exchange.head
     sessions.enter(Told().exchange, head, ALICE)
-    late = session_binding.unix_seconds() + SESSION_ID_SECONDS + 1
-    monkeypatch.setattr(session_binding, "unix_seconds", lambda: late)
+    late = callers.unix_seconds() + SESSION_ID_SECONDS + 1
+    monkeypatch.setattr(callers, "unix_seconds", lambda: late)
     with pytest.raises(RequestError):
         sessions.enter(Told().exchange, head, ALICE)
 
