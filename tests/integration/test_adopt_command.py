@@ -383,15 +383,6 @@ def test_credentials_go_into_no_folder_of_somebody_else_s(home: Home) -> None:
     assert "connect" not in home.cursor.read_text()
 
 
-def test_a_link_is_followed__and_what_it_is_replaced_by_is_not_one(home: Home) -> None:
-    real = home.folder / "dotfiles.json"
-    real.write_text(json.dumps({"mcpServers": {"a": {"command": "cat"}}}))
-    home.cursor.symlink_to(real)
-    assert home.adopt().returncode == 0
-    assert home.cursor.is_symlink()
-    assert entries_of(real)["a"]["args"][0] == "connect"
-
-
 ONE = '{"mcpServers": {"fs": {"command": "python3", "args": ["/x.py"]}}}\n'
 TWO = '"mcpServers": {"db": {"command": "python3", "args": ["/y.py"]},'
 

@@ -73,16 +73,3 @@ async def test_a_yes_to_a_call_is_none_to_other_arguments_another_tool_or_anothe
         refused(await asked(way, trust, unknown, params), -31003, "ratify_constraint_unverifiable")
         assert way.received("tools/call") == []
         assert "result" in await asked(way, trust, once(trust, params), params)
-
-
-async def test_a_state_that_does_not_open_takes_no_use__and_never_goes_on(trust: Trust, tmp_path: Path) -> None:
-    params = {"name": "list_inbox", "arguments": {}}
-
-    async with Route("http-modern", trust, tmp_path) as way:
-        chain = once(trust, params)
-        answer = await asked(way, trust, chain, again(params, "s1.forged"))
-        assert answer["error"]["code"] == -32602
-        assert way.received("tools/call") == []
-        assert "result" in await asked(way, trust, chain, params)
-        refused(await asked(way, trust, chain, params), -31003, "ratify_constraint_denied")
-        assert len(way.received("tools/call")) == 1

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import mcp_types as types
 import pytest
 from mcp import MCPError, StdioServerParameters
 from mcp.server.mcpserver import Context, MCPServer
@@ -24,7 +23,6 @@ from accredit.errors import ProofRefused
 from accredit.gateway import create_app
 from accredit.gateway.settings import StdioUpstream
 from accredit.policy import Catalog, Entry
-from accredit.rounds import InputContext
 from accredit.stores import MemoryStore, RevocationLists
 
 pytestmark = pytest.mark.holds("client/session")
@@ -96,15 +94,6 @@ async def test_calls_at_the_same_time_have_proofs_of_their_own(mode: str, trust:
         assert [text_of(done) for done in await asyncio.gather(*calls)] == [f"sent to {n}: x" for n in range(12)]
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_without_a_presenter_the_gateway_says_no(mode: str, trust: Trust) -> None:
-    async with gateway(trust) as url, AccreditedClient(url, mode=mode) as client:
-        assert len((await client.list_tools()).tools) == 3
-        with pytest.raises(ProofRefused) as caught:
-            await client.call_tool("list_inbox")
-        assert caught.value.error == "missing_ratify_proof"
-
-
 async def test_the_gateways_id_is_remembered_between_two_programs__and_another_is_refused(
     trust: Trust, files: AgentFiles
 ) -> None:
@@ -120,14 +109,6 @@ async def test_the_gateways_id_is_remembered_between_two_programs__and_another_i
         named = presenter(files, gateway_id=GATEWAY)
         async with AccreditedClient(url, presenter=named) as client:
             assert not (await client.call_tool("list_inbox")).is_error
-
-
-async def test_a_gateway_that_takes_unbound_proofs_takes_bound_ones(trust: Trust, files: AgentFiles) -> None:
-    async with (
-        gateway(trust, binding_required=False) as url,
-        AccreditedClient(url, presenter=presenter(files)) as client,
-    ):
-        assert not (await client.call_tool("list_inbox")).is_error
 
 
 @pytest.mark.slow
@@ -227,19 +208,3 @@ async def test_what_a_program_raises_comes_out_as_it_is(mode: str, trust: Trust,
     async with gateway(trust) as url:
         with pytest.raises(ZeroDivisionError):
             await program(url)
-
-
-async def test_handlers_answer_what_the_server_asks() -> None:
-    server = MCPServer("asking")
-
-    @server.tool()
-    async def who(context: Context) -> str:
-        """Asks who you are."""
-        told = await context.session.elicit_form("Who?", {"type": "object", "properties": {"name": {"type": "string"}}})
-        return f"{told.action} {told.content}"
-
-    async def on_elicit(context: InputContext, params: types.ElicitRequestParams) -> types.ElicitResult:
-        return types.ElicitResult(action="accept", content={"name": "Ada"})
-
-    async with AccreditedClient(server, elicitation=on_elicit, mode="legacy") as client:
-        assert text_of(await client.call_tool("who")) == "accept {'name': 'Ada'}"

@@ -195,15 +195,6 @@ def test_what_a_token_lacks_is_said_in_words(status: str, token: str, code: int,
     against(whole(b"{}", status=status, headers=CHALLENGE), case=case, token=token)
 
 
-def test_a_refusal_of_another_kind_keeps_its_words() -> None:
-    body = compact({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "this host is not allowed"}})
-
-    async def case(ask: Ask, _: GatewayHttp, __: RawServer) -> None:
-        assert (await ask()).error.message == "this host is not allowed"
-
-    against(whole(body, status="403 Forbidden"), case=case)
-
-
 def test_the_session_is_known_as_soon_as_its_first_answer_is() -> None:
     async def case(ask: Ask, gateway: GatewayHttp, server: RawServer) -> None:
         assert gateway.session_id == ""

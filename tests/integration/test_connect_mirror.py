@@ -1,7 +1,6 @@
 """Whatever a server offers comes through `accredit connect` as it is: the official SDK's client and its server."""
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from mcp.client.subscriptions import ToolsListChanged
 from tests.integration.conftest import SdkServer
 from tests.world.agents import agent_files, guard_any_tool
 from tests.world.authorization import Trust
-from tests.world.calls import compact, http, initialized, meta
+from tests.world.calls import compact, http, meta
 from tests.world.command import Serving
 from tests.world.connected import Connected
 from tests.world.raw_server import PATIENCE, Connection, RawServer
@@ -88,53 +87,6 @@ def test_what_a_server_asks_of_its_client_comes_through_proofs__each_round_with_
 
 
 # --- cancellation -----------------------------------------------------------------------------------
-
-
-class Waiting:
-    """A server whose tools never answer; `ended` tells what became of a call."""
-
-    def __init__(self) -> None:
-        self.calls: asyncio.Queue[Any] = asyncio.Queue()
-        self.ended: asyncio.Queue[Any] = asyncio.Queue()
-
-    async def __call__(self, connection: Connection) -> None:
-        while (request := await connection.request()) is not None:
-            message = json.loads(request.body or b"{}")
-            match message.get("method"):
-                case "initialize":
-                    await connection.send(http(initialized(message["id"]), headers=(("Mcp-Session-Id", "s"),)))
-                case "tools/call":
-                    self.calls.put_nowait(message)
-                    await connection.peer_closed()
-                    self.ended.put_nowait("closed")
-                    return
-                case "notifications/cancelled":
-                    self.ended.put_nowait(message["params"]["requestId"])
-                    await connection.send(http(b"", None, status="202 Accepted"))
-                case _ if request.method == "POST":
-                    await connection.send(http(b"", None, status="202 Accepted"))
-                case _:
-                    await connection.send(http(b"", None, status="405 Method Not Allowed"))
-
-
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_call_that_the_host_cancels_is_cancelled_at_the_server(era: str, tmp_path: Path) -> None:
-    server = Waiting()
-    async with RawServer(server) as raw:
-        with Connected(tmp_path, raw.url) as connected:
-            params: dict[str, Any] = {"name": "wait", "arguments": {}}
-            if era == "legacy":
-                await asyncio.to_thread(connected.initialize)
-            else:
-                params["_meta"] = meta()
-            connected.say(id=7, method="tools/call", params=params)
-            async with asyncio.timeout(PATIENCE):
-                assert (await server.calls.get())["id"] == 7
-                connected.say(method="notifications/cancelled", params={"requestId": 7})
-                assert await server.ended.get() == (7 if era == "legacy" else "closed")
-            connected.close_input()
-            assert await asyncio.to_thread(connected.wait) == 0
-            assert b'"id":7' not in connected.rest()
 
 
 async def test_what_a_server_breaks_is_an_error_and_no_end(tmp_path: Path) -> None:

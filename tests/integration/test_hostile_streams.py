@@ -179,12 +179,6 @@ def test_an_event_id_that_resumes_nothing_does_not_excuse_a_stream_that_stops(id
     run(streams(Era.LEGACY, sends(stream(text)), text + error_event(7, NO_RESPONSE)))
 
 
-def test_a_bad_event_is_an_error_also_after_an_event_id() -> None:
-    text = event(log_message(), id="x")
-    script = sends_and_hangs(STREAM_HEAD, chunk(text + b"data: {}\n\n"))
-    run(streams(Era.LEGACY, script, text + error_event(7, '"jsonrpc" is not "2.0"')))
-
-
 def test_a_modern_stream_may_not_stop_after_an_event_id() -> None:
     text = event(log_message(), id="x")
     run(streams(Era.MODERN, sends(stream(text)), NEWS + error_event(7, NO_RESPONSE)))
@@ -374,10 +368,6 @@ def test_a_second_byte_order_mark_hides_nothing__it_would_be_the_first_that_the_
     script = sends_and_hangs(STREAM_HEAD, chunk(before + b"\xef\xbb\xbf" * (not before) + hidden))
     seen = before if era is Era.LEGACY and before.startswith(b"id") else b""
     run(ends(era, script, seen, "a byte order mark within the stream"))
-
-
-def test_an_empty_event_is_no_priming_event_in_the_modern_era() -> None:
-    run(ends(Era.MODERN, sends_and_hangs(STREAM_HEAD, chunk(b"data:\n\n")), b"", _JSON))
 
 
 LIMIT = 10_000

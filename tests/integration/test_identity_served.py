@@ -19,7 +19,7 @@ from tests.world.raw_server import RawServer
 from tests.world.tokened import ISSUER, Tokened
 
 from accredit.jsonrpc.methods import Era
-from accredit.keys import make_token_key, write_token_key
+from accredit.keys import make_token_key
 
 pytestmark = pytest.mark.holds("config/identity")
 
@@ -87,18 +87,6 @@ async def test_a_server_tells_calls_through_the_gateway_from_all_others__whichev
         assert len(published) == 1
         assert len(server.requests) == 8
     assert stat.S_IMODE((tmp_path / "identity.key").stat().st_mode) == 0o600
-
-
-def test_a_key_that_others_can_read_stops_the_start__and_a_check_makes_none(tmp_path: Path) -> None:
-    file = configured(tmp_path, Tokened())
-    checked = accredit("config", "check", "--config", str(file), folder=tmp_path)
-    assert (checked.returncode, (tmp_path / "identity.key").exists()) == (0, False), checked.stderr
-    write_token_key(tmp_path / "identity.key", make_token_key())
-    (tmp_path / "identity.key").chmod(0o644)
-    done = accredit("serve", "--port", "0", folder=tmp_path)
-    assert done.returncode == 2
-    assert "upstream.identity" in done.stderr
-    assert "others can read" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests.world.changing_server import ChangingServer, Listed, pins
 from tests.world.many_servers import NAMES, Several
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import Connection
-from tests.world.recorded import calls_of, records_at, records_of
+from tests.world.recorded import calls_of, records_at
 from tests.world.routes import messages_of
 from tests.world.running import ASGI, FAST, RunningGateway, by_road
 from tests.world.sealed import FORMS, again
@@ -245,14 +245,6 @@ async def test_a_token_is_for_all_servers_or_for_one__and_each_path_has_its_own_
 
 
 # --- what is known by name --------------------------------------------------------------------------
-
-
-async def test_a_record_names_the_server(trust: Trust, tmp_path: Path) -> None:
-    async with Several(trust, records=records_at(tmp_path / "log.db")) as several:
-        for name in NAMES:
-            await several.send(name, modern(proved(trust, name, CALL)))
-    found = [(each.call.server, each.gateway) for each in records_of(tmp_path / "log.db") if each.decision is not None]
-    assert found == [(name, GATEWAY) for name in NAMES]
 
 
 async def test_readiness_names_each_server__and_one_that_is_down_takes_nothing_from_the_others(trust: Trust) -> None:

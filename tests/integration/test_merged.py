@@ -240,10 +240,10 @@ NO_TOOLS: list[Any] = [
     {"result": {}},
     {"result": []},
     {"error": {"code": -32603, "message": "not now"}},
-    {"result": {"tools": [{"name": "a" * 9_000_000}]}},
+    lambda: {"result": {"tools": [{"name": "a" * 9_000_000}]}},
     {"result": {"tools": [], "nextCursor": "and so on, for ever"}},
-    {"result": {"tools": [{"name": "a"}] * (MAX_MERGED_ITEMS + 1)}},
-    {"result": {"tools": [{"name": "a"}] * (MAX_MERGED_ITEMS // 2), "nextCursor": "as many"}},
+    lambda: {"result": {"tools": [{"name": "a"}] * (MAX_MERGED_ITEMS + 1)}},
+    lambda: {"result": {"tools": [{"name": "a"}] * (MAX_MERGED_ITEMS // 2), "nextCursor": "as many"}},
 ]
 NO_METHOD = {"error": {"code": -32601, "message": "Method not found"}}
 
@@ -253,7 +253,8 @@ NO_METHOD = {"error": {"code": -32601, "message": "Method not found"}}
 async def test_a_server_without_a_good_list_is_left_out_and_named__and_the_others_are_listed(
     answer: Any, trust: Trust
 ) -> None:
-    async with Several(trust, required=False, merge=True, handlers={"files": answering(answer)}) as several:
+    said = answer() if callable(answer) else answer
+    async with Several(trust, required=False, merge=True, handlers={"files": answering(said)}) as several:
         listed = result_of(await several.send_merged(modern({}, method="tools/list")))
         assert {each["name"].partition("__")[0] for each in listed["tools"]} == {"mail"}
         assert listed["_meta"] == {UNAVAILABLE: ["files"]}
@@ -461,17 +462,6 @@ async def test_a_list_shows_each_client_what_it_may_call_and_with_which_verifier
         assert "mail__secret_tool" not in shown  # no proof could allow it
         assert shown["mail__list_inbox"]["ratify_scope"] == "email:read"
         assert {each["ratify_verifier"] for each in shown.values()} == {GATEWAY}
-
-
-async def test_a_record_has_the_name_that_was_asked_for__and_whose_it_is(trust: Trust, tmp_path: Path) -> None:
-    async with Several(trust, merge=True, records=records_at(tmp_path / "log.db")) as several:
-        await several.send_merged(modern(proved(trust, CALL)))
-        await several.send_merged(modern({"name": "nobody__x", "arguments": {}}))
-    found = [each for each in records_of(tmp_path / "log.db") if each.decision is not None]
-    assert [(each.call.server, each.call.target) for each in found] == [
-        ("mail", "mail__list_inbox"),
-        (None, "nobody__x"),
-    ]
 
 
 async def test_a_state_of_one_server_opens_for_no_other__and_nowhere_else(trust: Trust) -> None:

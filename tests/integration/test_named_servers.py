@@ -169,15 +169,6 @@ def test_each_server_is_checked_or_the_one_that_is_named__and_tables_are_written
     assert "[servers.mail.tools.search]\n" in (tmp_path / "accredit.toml").read_text("utf-8")
 
 
-def test_a_slip_in_a_scope_is_a_note_of_check(made: Path, tmp_path: Path) -> None:
-    text = (made / "accredit.toml").read_text("utf-8")
-    before, table, after = text.partition("[servers.calendar.tools.search]")
-    (tmp_path / "accredit.toml").write_text(before + table + after.replace('"mcp:tool"', '"mcp:tol"', 1), "utf-8")
-    done = accredit("check", "calendar", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "note: search: the scope mcp:tol is no known one; did you mean mcp:tool?" in done.stdout
-
-
 async def test_a_client_at_a_gateway_of_several_servers_reads_to_name_one(gateway: Serving) -> None:
     with pytest.raises(MCPError, match="Not found: /mcp: name the endpoint that `accredit serve` prints"):
         async with AccreditedClient(at(gateway)):

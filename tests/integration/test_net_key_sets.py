@@ -480,29 +480,6 @@ def test_what_is_no_plain_answer_is_refused(status: str, headers: tuple[str, ...
     assert fault_of(answer(b"", status, *headers)) == fault
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"garbage\r\n\r\n",
-        b"\x1b[31m\xff" * 1_000 + b"\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort",
-        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
-        b"HTTP/1.1 302 Found\r\nLocation: http://[::1\r\nContent-Length: 0\r\n\r\n",
-        b"HTTP/1.1 302 Found\r\nLocation: http://\xff\xfe:99999/\r\nContent-Length: 0\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\n" + b"A: " + b"a" * 200_000,
-        b"",
-    ],
-)
-def test_garbage_is_a_fault_and_nothing_else(sent: bytes) -> None:
-    async def serve(connection: Connection) -> None:
-        await connection.request()
-        await connection.send(sent)
-
-    fault = fault_of(serve)
-    assert fault.isascii()
-    assert len(fault) < 150
-
-
 def test_a_redirect_within_the_origin_is_followed() -> None:
     async def serve(connection: Connection) -> None:
         while (request := await connection.request()) is not None:

@@ -111,19 +111,6 @@ async def test_a_list_is_whole__and_says_that_it_may_be_used_so(name: str, trust
 
 
 @everywhere
-async def test_a_message_that_is_malformed_is_refused_all_the_same(name: str, trust: Trust, tmp_path: Path) -> None:
-    async with observed(name, trust, tmp_path) as route:
-        alike = {"name": "list_inbox", "arguments": {"to": 1, "TO": 2}}
-        wide = {"name": "list_inbox", "arguments": {"number": 2**70}}
-        for params, code in ((alike, -32600), (wide, -32602), ({"name": 7}, -32602)):
-            answer = await route.send(post(route.era, "tools/call", params, id=9))
-            assert messages_of(answer)[-1]["error"]["code"] == code
-        spelled = await route.send(post(route.era, "Tools/Call", dict(INBOX), id=10))
-        assert messages_of(spelled)[-1]["error"]["code"] == -32601
-        assert route.received("tools/call", "Tools/Call") == []
-
-
-@everywhere
 async def test_a_call_that_can_not_be_recorded_is_not_made(name: str, trust: Trust, tmp_path: Path) -> None:
     async with observed(name, trust, tmp_path, records=FailingRecords(decisions=False)) as route:
         for answer in (await route.ask("tools/call", INBOX), await called(route, trust, INBOX)):

@@ -163,19 +163,6 @@ def test_there_is_no_moment_at_which_a_killed_gateway_leaves_a_child(tmp_path: P
     wait_until(lambda: not marked(marker))
 
 
-def test_a_child_whose_reaper_is_killed_ends_at_once(tmp_path: Path, pids: Path) -> None:
-    with serving(tmp_path, pids) as gateway:
-        reapers = {pid for pid in gateway.workers if pid not in started(pids)}
-        for pid in reapers:
-            os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: all_gone(pids))
-        # One that is sent before the gateway has seen the end of the shared child is lost with it.
-        wait_until(lambda: send(gateway.port, post(Era.MODERN)) == 200)
-        gateway.stop(signal.SIGKILL)
-        gateway.wait()
-        wait_until(lambda: all_gone(pids))
-
-
 FIRST_PROCESS = """
 import asyncio, ctypes, json, os, sys
 from pathlib import Path

@@ -188,15 +188,3 @@ url = "{url}"
     )
     done = accredit("config", "check", folder=made)
     assert (done.returncode, "a restart forgets" in done.stdout) == (0, told), done.stderr
-
-
-@pytest.mark.parametrize("text", ["one\ntwo\n", "a\0b", "one\rtwo"])
-def test_a_passphrase_that_no_terminal_could_take_makes_no_key(tmp_path: Path, text: str) -> None:
-    word = tmp_path / "word"
-    word.write_bytes(text.encode())
-    word.chmod(0o600)
-    done = accredit(
-        "keys", "new", "o.key", "--kind", "human", "--name", "Ada", "--passphrase-file", "word", folder=tmp_path
-    )
-    assert (done.returncode, "one line of text" in done.stderr) == (2, True)
-    assert not (tmp_path / "o.key").exists()

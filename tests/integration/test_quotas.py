@@ -218,22 +218,6 @@ async def test_bodies_that_strangers_send_slowly_leave_room_for_a_good_token(tok
         await until(lambda: bodies.taken == 6 * 65_536)
 
 
-@pytest.mark.usefixtures("eight_bodies")
-async def test_one_address_with_all_slow_bodies_gives_some_to_another() -> None:
-    async with (
-        RawServer(upstream) as server,
-        open_to_all(server) as gateway,
-        Crowd(gateway.port) as crowd,
-        Crowd(gateway.port, "127.0.0.2") as other,
-    ):
-        bodies = gateway.app.routes.rooms.bodies
-        first = (await crowd.join(8, SLOW_BODY))[0]
-        await until(lambda: bodies.taken == 8 * 65_536)
-        await other.join(1, SLOW_BODY)
-        assert await first.status() == 503
-        assert bodies.taken == 8 * 65_536
-
-
 async def test_a_body_that_comes_too_slowly_gives_its_room_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.gateway.front.exchange.BODY_GRACE_SECONDS", 0.2)
     monkeypatch.setattr("accredit.gateway.front.exchange.MIN_BODY_BYTES_PER_SECOND", 1 << 30)

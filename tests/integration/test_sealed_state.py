@@ -124,50 +124,6 @@ async def test_flow_and_round_go_on__and_flows_side_by_side_stay_apart(name: str
         assert len(way.received("tools/call")) == 8 * 4
 
 
-@everywhere
-async def test_a_rotation_loses_no_flow(name: str, trust: Trust, tmp_path: Path) -> None:
-    params = call("one", "two")
-
-    async with route(name, trust, tmp_path, OTHER) as before:
-        first = (await asked(before, params))["requestState"]
-    async with route(name, trust, tmp_path, KEY, OTHER) as during:
-        second = (await asked(during, again(params, first)))["requestState"]
-    async with route(name, trust, tmp_path, KEY) as after:
-        assert "resultType" not in await asked(after, again(params, second, 2))
-        assert after.received("tools/call")[-1]["params"]["requestState"] == "two"
-        answer = await after.ask("tools/call", again(params, first))
-        assert answer["error"] == REFUSED
-
-
-@everywhere
-async def test_integers_that_have_no_canonical_form_do_not_stop_a_flow(name: str, trust: Trust, tmp_path: Path) -> None:
-    params = call("one", id=2**60)
-
-    async with route(name, trust, tmp_path) as way:
-        state = (await asked(way, params))["requestState"]
-        other = call("one", id=2**60 + 1)
-        assert (await way.ask("tools/call", again(other, state)))["error"] == REFUSED
-        assert "resultType" not in await asked(way, again(params, state))
-
-
-@everywhere
-async def test_answers_without_a_state_begin_a_new_flow(name: str, trust: Trust, tmp_path: Path) -> None:
-    """They are the client's word either way; the server that gave a state misses it."""
-
-    async with route(name, trust, tmp_path) as way:
-        params = call("one", "two")
-        first = (await asked(way, params))["requestState"]
-        leg = again(params, first)
-        del leg["requestState"]
-        second = (await asked(way, leg))["requestState"]
-        opened = [SealedCall("tools/call", params).open(state, KeyRing([KEY])) for state in (first, second)]
-        assert [state.round for state in opened] == [1, 1]
-        assert opened[0].flow != opened[1].flow
-        came = way.received("tools/call")[-1]["params"]
-        assert "requestState" not in came
-        assert came["inputResponses"] == leg["inputResponses"]
-
-
 # --- what is not ------------------------------------------------------------------------------------
 
 
@@ -324,12 +280,3 @@ async def test_a_state_that_is_too_long_to_be_sealed_is_no_valid_answer(
         for state in ("x" * (MAX_STATE_BYTES + 1), "\u00e9" * (MAX_STATE_BYTES // 2 + 1)):
             told = await refused(way, call(state), FORMS)
             assert told == f"requestState: the state has more than {MAX_STATE_BYTES} bytes"
-
-
-@everywhere
-async def test_observe_mode_seals_as_well(name: str, trust: Trust, tmp_path: Path) -> None:
-    async with route(name, trust, tmp_path, enforce=False) as way:
-        state = (await asked(way, call("mine")))["requestState"]
-        assert state.startswith("s1.")
-        assert (await way.ask("tools/call", again(call("mine"), "mine")))["error"] == REFUSED
-        assert "resultType" not in await asked(way, again(call("mine"), state))

@@ -302,15 +302,16 @@ def test_a_hostile_server_writes_nothing_but_comments_and_names(tmp_path: Path) 
         ([tools("a", "a")], "twice"),
         ([tools("a", nextCursor="1"), tools("a")], "twice"),
         ([tools(nextCursor="0")], "pages"),
-        ([tools(*map(str, range(5_000)))], "more than 4096 elements"),
+        ([lambda: tools(*map(str, range(5_000)))], "more than 4096 elements"),
         ([{"tools": [{}]}], "without a name"),
-        ([{"tools": [{"name": "a", "description": "x" * 5_000_000, "inputSchema": {}}]}], "Invalid upstream"),
+        ([lambda: tools("x" * 2_500_000)], "Invalid upstream"),
         ([[]], "did not list its tools"),
     ],
     ids=["twice", "on_two_pages", "endless", "many", "nameless", "huge", "no_object"],
 )
-def test_a_list_that_is_none_is_refused_and_nothing_is_written(pages: list[object], word: str, tmp_path: Path) -> None:
-    done = accredit("init", "--", *listing(tmp_path, *pages), folder=tmp_path)
+def test_a_list_that_is_none_is_refused_and_nothing_is_written(pages: list[Any], word: str, tmp_path: Path) -> None:
+    listed = [page() if callable(page) else page for page in pages]
+    done = accredit("init", "--", *listing(tmp_path, *listed), folder=tmp_path)
     assert done.returncode == 2
     assert word in done.stderr
     assert len(complaints(done)) == 2

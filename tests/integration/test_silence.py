@@ -105,31 +105,6 @@ async def test_connect_gives_up_a_call_after_the_time_that_is_named__comments_ar
         assert {each.header("x-team") for each in raw.requests} == {"mail"}
 
 
-async def test_a_call_that_the_host_takes_back_is_taken_back_at_a_server_behind_http(tmp_path: Path) -> None:
-    server = Silent()
-    async with RawServer(server) as raw:
-        with Serving(raw.url, folder=tmp_path) as gateway, Connected(tmp_path, gateway.url) as host:
-            await asyncio.to_thread(host.initialize)
-            host.say(id=7, method="tools/call", params=MUTE)
-            await until(lambda: server.messages[-1].get("method") == "tools/call")
-            host.say(method="notifications/cancelled", params={"requestId": 7})
-            await until(lambda: server.taken_back() == [7])
-
-
-def test_a_call_that_the_host_takes_back_is_taken_back_at_a_stdio_server_under_the_id_that_it_has_there(
-    tmp_path: Path,
-) -> None:
-    with Serving("--", *raw_command(), folder=tmp_path) as gateway, Connected(tmp_path, gateway.url) as host:
-        host.initialize()
-        host.say(id=7, method="tools/call", params=MUTE)
-        while len(calls := [line for line in read(host) if line.get("params", {}).get("name") == "mute"]) == 0:
-            pass
-        host.say(method="notifications/cancelled", params={"requestId": 7})
-        while len(back := [line for line in read(host) if line.get("method") == "notifications/cancelled"]) == 0:
-            pass
-        assert back[0]["params"]["requestId"] == calls[0]["id"]
-
-
 def read(host: Connected) -> list[dict[str, Any]]:
     """Every line that the raw server has read."""
     told = host.ask("tools/call", READ, id="read")

@@ -14,24 +14,11 @@ from tests.world.stdio_bridge import (
     next_event,
     open_stream,
     parsed,
-    text_of,
 )
-from tests.world.stdio_processes import alive
 
 pytestmark = pytest.mark.slow
 
 INVALID = "Invalid upstream JSON-RPC response"
-UNAVAILABLE = "Upstream unavailable"
-
-
-async def test_ending_a_session_ends_grandchildren_too() -> None:
-    async with Bridge() as bridge:
-        session = await bridge.session()
-        _, message = await session.call("forks")
-        pids = text_of(message)
-        assert all(map(alive, pids))
-        await session.delete()
-        await until(lambda: not any(map(alive, pids)))
 
 
 async def test_the_gateway_ends_all_children_at_once_when_it_stops() -> None:
@@ -53,13 +40,6 @@ async def test_a_line_of_120_mib_is_refused_and_costs_no_more_than_its_bound() -
         assert (await session.call("echo", id=8))[0] == 200
 
 
-async def test_a_line_without_an_end_is_refused_as_soon_as_it_is_too_long() -> None:
-    async with Bridge(max_event_bytes=100_000) as bridge:
-        session = await bridge.session()
-        answer = await session.call("endless", mib=2, end="", answer=False)
-        assert error_of(answer)[3] == "a line longer than 100000 bytes"
-
-
 async def test_a_flood_of_news_waits_for_its_client__memory_stays_bounded() -> None:
     async with Bridge() as bridge, RawClient(bridge.port, buffer=65_536) as client:
         session = await bridge.session()
@@ -72,25 +52,6 @@ async def test_a_flood_of_news_waits_for_its_client__memory_stays_bounded() -> N
             events += 1
         assert events == 20_002
         assert event is None
-
-
-async def test_a_flood_on_stderr_harms_nobody() -> None:
-    async with Bridge() as bridge:
-        session = await bridge.session()
-        assert (await session.call("floods_stderr", lines=20_000))[0] == 200
-
-
-async def test_a_child_that_never_reads_does_not_fill_our_memory() -> None:
-    async with Bridge(upstream_timeout_seconds=3) as bridge:  # the child has to start within it, on any machine
-        session = await bridge.session()
-        async with RawClient(bridge.port) as client:
-            posted = session.posted("hang", id="hang")
-            await client.ask("POST", "/mcp", posted.headers, posted.body)
-            big = "x" * 1_000_000
-            answers = await asyncio.gather(*(session.call("echo", id=id, text=big) for id in range(8)))
-            assert {error_of(answer)[0] for answer in answers} == {504}
-            details = {error_of(answer)[3] for answer in answers}
-            assert "the upstream does not read its input" in details
 
 
 async def test_idle_sessions_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:

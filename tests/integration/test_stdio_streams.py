@@ -113,14 +113,6 @@ async def test_a_client_that_lost_its_stream_resumes_it() -> None:
         assert not any(line.get("method") == "notifications/cancelled" for line in await session.lines())
 
 
-async def test_whoever_resumes_takes_over_from_a_connection_that_is_still_there() -> None:
-    async with Bridge() as bridge, RawClient(bridge.port) as first, RawClient(bridge.port) as second:
-        session = await bridge.session()
-        assert await session.get(first) == 200
-        assert await session.get(second, "0-0") == 200
-        assert [event.id async for event in events_of(first)] == ["0-0"]
-
-
 async def test_a_batch_is_taken_apart_and_answered_with_an_array() -> None:
     async with Bridge() as bridge:
         session = await bridge.session("2025-03-26")

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from tests.world.command import environment
 from tests.world.raw_server import PATIENCE
-from tests.world.terminal import Terminal
 from tests.world.warm import COMMAND
 
 from accredit.base.clock import unix_seconds
@@ -111,13 +110,6 @@ def test_a_closed_stream_is_no_trace_and_nobody_s_yes(folder: Path) -> None:
         assert closed("<&- >&-", *words) == (0, ""), words
     assert b"accredit" in (folder / ".cursor/mcp.json").read_bytes()
     assert closed("<&- >&- 2>&-", "config", "schema") == (0, "")
-
-
-def test_a_key_is_not_typed_at_a_terminal_where_it_shows(folder: Path) -> None:
-    with Terminal("revoke", CERT, "--issuer", "-", "--list", "revoked.json", folder=folder) as terminal:
-        assert terminal.end() == 2
-    assert "shows what is typed" in terminal.seen
-    assert not (folder / "revoked.json").exists()
 
 
 def test_a_file_of_this_very_name_is_meant_by_its_whole_path(folder: Path) -> None:

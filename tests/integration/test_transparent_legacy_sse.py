@@ -184,28 +184,6 @@ async def test_an_endpoint_of_another_origin_ends_the_stream__the_client_s_token
         await server.until(lambda found: found.open == 0)
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "target"),
-    [
-        (b"m?x=1", "/m?x=1"),
-        (b"http://127.0.0.1:PORT/a/b?c", "/a/b?c"),
-    ],
-)
-async def test_an_endpoint_may_be_written_in_all_ways_of_a_url(endpoint: bytes, target: str) -> None:
-    upstream = Upstream()
-    async with upstream.server as server:
-        told = endpoint.replace(b"PORT", str(server.port).encode())
-        upstream._begins = STREAM_HEAD + chunk(b"event: endpoint\ndata: " + told + b"\n\n")
-        async with (
-            RunningGateway(GatewaySettings(HttpUpstream(server.url.replace("/mcp", "/sse")))) as gateway,
-            RawClient(gateway.port) as client,
-        ):
-            session = Session(gateway.port, client)
-            await session.open()
-            assert (await session.post(call())).status == 202
-            assert server.requests[-1].target == target
-
-
 MOVED = "status 302 to /* (upstream.url has to name it): a redirect to another path of the server"
 NO_STREAM = "no event stream in answer to GET"
 

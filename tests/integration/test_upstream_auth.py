@@ -1,7 +1,6 @@
 """The gateway authenticates itself to the server with tokens of its own: every request, on every way in, and who sees
 them."""
 
-import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator, Callable
@@ -24,13 +23,12 @@ from tests.world.running import ASGI, FAST, RunningGateway, by_road
 from tests.world.token_server import CLIENT, SECRET, Guarded, TokenServer, text_of
 from tests.world.tokened import Tokened
 
-from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.methods import Era
 from accredit.net import AccessTokens
 from accredit.net.access_tokens import ACCESS_TOKEN_RETRY_SECONDS
-from accredit.tokens import AccessGrant, GrantType
+from accredit.tokens import GrantType
 
 pytestmark = pytest.mark.holds("gateway/upstream/http/sending")
 
@@ -347,21 +345,6 @@ async def test_definitions_are_looked_at_with_each_caller_s_own_exchanged_token(
         assert this.guard.subjects == ["alice", "alice", "bob", "alice"]
 
 
-async def test_one_who_leaves_while_the_token_is_asked_for_takes_it_from_nobody() -> None:
-    async with way("client_credentials", Era.MODERN) as this:
-        this.idp.held = asyncio.Event()
-        async with RawClient(this.port) as leaving:
-            await leaving.ask("POST", "/mcp", this.call().headers, this.call().body)
-            async with asyncio.timeout(30):
-                while not this.idp.asked:
-                    await asyncio.sleep(0.002)
-        waiting = asyncio.create_task(this.send(this.call()))
-        await asyncio.sleep(0)
-        this.idp.held.set()
-        assert (await waiting).status == 200
-        assert len(this.idp.asked) == 1
-
-
 async def test_each_replica_gets_it__and_one_that_refuses_it_has_the_call_sent_to_no_other() -> None:
     async with TokenServer() as idp:
         guards = [Guarded(idp, HonestServer()) for _ in range(2)]
@@ -382,21 +365,3 @@ async def test_each_replica_gets_it__and_one_that_refuses_it_has_the_call_sent_t
                     guard.refuses_all = True
                 assert await call() == 502
                 assert [len(guard.refused) for guard in guards] in ([1, 0], [0, 1])
-
-
-def test_settings_that_could_not_hold_stop_the_start() -> None:
-    grant = AccessGrant("token_exchange", "https://idp.example/token", "gw", "s", "https://mail.example")
-    for tokens in (None, Tokened().settings(required=False)):
-        with pytest.raises(ConfigurationError, match="exchanges the caller's token"):
-            GatewaySettings(HttpUpstream("http://127.0.0.1:9/mcp", auth=grant), tokens=tokens)
-    with pytest.raises(ConfigurationError, match="nothing gets it a token"):
-        create_app(
-            GatewaySettings(HttpUpstream("http://127.0.0.1:9/mcp", auth=AccessGrant("client_credentials", *"abc")))
-        )
-    both = HttpUpstream("http://127.0.0.1:9/mcp", {"AUTHORIZATION": "Basic x"}, auth=grant)
-    with pytest.raises(ConfigurationError, match="in two ways"):
-        create_app(
-            GatewaySettings(both, tokens=Tokened().settings()),
-            key_sets=Tokened().key_sets,
-            access_tokens=AccessTokens,
-        )

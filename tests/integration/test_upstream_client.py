@@ -114,22 +114,6 @@ async def test_a_request_that_would_become_another_one_is_not_sent(
         assert not server.accepted
 
 
-async def test_a_repeated_header_is_told_from_a_single_one() -> None:
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: a\r\ncontent-type: b\r\nContent-Length: 0\r\n\r\n"
-    async with client_of(answers(head)) as (client, _):
-        answer = await client.send("GET", [])
-        assert answer.header(b"content-type") == b"a\0b"
-        assert answer.headers[:2] == [(b"content-type", b"a"), (b"content-type", b"b")]
-
-
-async def test_an_answer_to_head_has_no_body_and_gives_up_its_connection() -> None:
-    async with client_of(answers(b"HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n")) as (client, server):
-        answer = await client.send("HEAD", [])
-        assert answer.header(b"content-length") == b"5000000"
-        assert await answer.read(10, timeout=10) == b""
-        await gone(server, client)
-
-
 # --- connections that are kept ------------------------------------------------------------------------
 
 
@@ -244,32 +228,6 @@ async def test_an_answer_that_comes_before_its_request_is_sent_is_not_its_answer
             await connection.more(None)
         await gone(server, client)
         assert len(server.requests) == 1
-
-
-async def test_a_second_answer_behind_the_first_is_not_the_answer_to_the_next_request() -> None:
-    bodies = iter((b"1", b"2"))
-
-    async def handler(connection: Connection) -> None:
-        while await connection.request():
-            own = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n" + next(bodies)
-            await connection.send(own + HELLO)
-
-    async with client_of(handler) as (client, server):
-        assert [await ask(client), await ask(client)] == [b"1", b"2"]
-        assert server.accepted == 2
-        await gone(server, client)
-
-
-@pytest.mark.parametrize("head", [b"Connection: close\r\n", b"Keep-Alive: timeout=1\r\n"])
-async def test_a_connection_is_given_up_when_the_upstream_says_so(head: bytes) -> None:
-    async def handler(connection: Connection) -> None:
-        await connection.request()
-        await connection.send(b"HTTP/1.1 200 OK\r\n" + head + b"Content-Length: 5\r\n\r\nhello")
-        await connection.peer_closed()
-
-    async with client_of(handler) as (client, server):
-        assert await ask(client) == b"hello"
-        await gone(server, client)
 
 
 async def test_a_kept_connection_is_closed_before_the_upstream_would_do_it(monkeypatch: pytest.MonkeyPatch) -> None:

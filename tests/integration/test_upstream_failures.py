@@ -13,7 +13,7 @@ from tests.world.upstream_client import Handler, client_of, timers
 from accredit.errors import AnswerError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.upstream.http import parsing
 from accredit.gateway.upstream.http import pool as pool_module
-from accredit.gateway.upstream.http.client import Answer, UpstreamClient
+from accredit.gateway.upstream.http.client import UpstreamClient
 from accredit.gateway.upstream.http.connection import Connection as ClientConnection
 
 pytestmark = [pytest.mark.usefixtures("loop_factory"), pytest.mark.holds("gateway/upstream/http/pool")]
@@ -68,40 +68,7 @@ async def test_a_request_without_an_answer_is_not_sent_again__the_upstream_may_h
         assert server.accepted == 1
 
 
-async def drain(answer: Answer) -> None:
-    while await answer.chunk(timeout=10):
-        pass
-
-
 # --- cut off, not HTTP, out of bounds -----------------------------------------------------------------
-
-CUT_OFF = {
-    "a_short_body": b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello",
-    "no_last_chunk": CHUNKED + b"5\r\nhello\r\n",
-    "no_end_of_trailers": CHUNKED + b"5\r\nhello\r\n0\r\nA: b\r\n",
-}
-
-
-@pytest.mark.parametrize("reset", [False, True])
-@pytest.mark.parametrize("name", CUT_OFF)
-@pytest.mark.parametrize("whole", [False, True])
-async def test_an_answer_that_is_cut_off_is_an_error__half_of_it_may_mean_something_else(
-    name: str, reset: bool, whole: bool
-) -> None:
-    head_read = asyncio.Event()
-
-    async def handler(connection: Connection) -> None:
-        await connection.request()
-        await connection.send(CUT_OFF[name])
-        await head_read.wait()
-        if reset:
-            connection.reset()
-
-    async with client_of(handler) as (client, _):
-        answer = await client.send("GET", [])
-        head_read.set()
-        with pytest.raises(UpstreamUnavailable, match="cut off"):
-            await (answer.read(100, timeout=10) if whole else drain(answer))
 
 
 async def test_a_body_that_the_connection_ends_is_cut_off_when_that_is_reset() -> None:

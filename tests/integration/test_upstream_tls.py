@@ -48,19 +48,6 @@ async def test_requests_share_a_connection_whose_certificate_was_checked(tls: ss
         assert (server.accepted, len(server.requests)) == (1, 3)
 
 
-async def test_large_bodies_pass_both_ways(tls: ssl.SSLContext) -> None:
-    async def echo(connection: Connection) -> None:
-        while request := await connection.request():
-            body = request.body
-            await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body), body)
-
-    async with client_of(echo, tls=tls) as (client, server):
-        body = bytes(range(256)) * 20_000
-        assert await ask(client, body) == body
-        assert await ask(client) == b"{}"
-        assert server.accepted == 1
-
-
 async def test_a_certificate_that_nobody_vouches_for_is_not_trusted(
     tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,15 +119,6 @@ async def until_close(connection: Connection, read: asyncio.Event, *, truncated:
     await read.wait()
     if truncated:
         connection.writer.transport.abort()
-
-
-async def test_the_end_of_the_connection_ends_a_body_without_a_length(tls: ssl.SSLContext) -> None:
-    read = asyncio.Event()
-    async with client_of(lambda connection: until_close(connection, read, truncated=False), tls=tls) as (client, _):
-        answer = await client.send("GET", [])
-        assert await answer.chunk(timeout=10) == b"hello"
-        read.set()
-        assert await answer.chunk(timeout=10) == b""
 
 
 @pytest.mark.parametrize("loop_factory", [uvloop.new_event_loop], ids=["uvloop"])

@@ -202,7 +202,6 @@ def test_an_error_status_carries_nothing_else__a_client_would_take_it_for_an_ans
         decode_error(text)
 
 
-MANY = b"[" + b"[{},[]]," * (MAX_ANSWER_STRUCTURES // 3 + 1) + b"0]"
 CROWDED = {
     "a result": b'"id":1,"result":%b',
     "an error": b'"id":1,"error":{"code":1,"message":"","data":%b}',
@@ -216,7 +215,8 @@ CROWDED = {
 def test_a_message_that_is_all_brackets_is_refused_unread__fifteen_mib_of_them_held_the_loop_for_a_second(
     name: str,
 ) -> None:
-    text = b'{"jsonrpc":"2.0",' + CROWDED[name] % MANY + b"}"
+    many = b"[" + b"[{},[]]," * (MAX_ANSWER_STRUCTURES // 3 + 1) + b"0]"
+    text = b'{"jsonrpc":"2.0",' + CROWDED[name] % many + b"}"
     for read in (decode_frame, decode_error):
         with pytest.raises(FrameError, match="more than 1048576 arrays and objects") as error:
             read(text)

@@ -1,6 +1,8 @@
 """Whether an answer answers *this* request."""
 
 import pytest
+from tests.world.calls import ERAS, post
+from tests.world.hostile_frames import ANY_ERA, CALLS, MODERN_RESULTS
 
 from accredit.base.steps import Steps
 from accredit.errors import AnswerError, FrameError
@@ -317,3 +319,20 @@ def test_an_edit_goes_by_the_id_that_the_server_knows__a_shared_server_knows_ano
     shared.edits[1001] = edit
     assert shared.event(b'{"jsonrpc":"2.0","id":1001,"result":{}}')[0].endswith(b"[]}")
     assert shared.edits == {}
+
+
+def of_client(era: Era) -> Expected:
+    """What a client's call is owed that declared forms alone."""
+    asked = decode_request(post(era, capabilities={"elicitation": {}}).body)
+    assert isinstance(asked, Request)
+    return Expected(era, [asked])
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_each_frame_that_a_client_would_crash_on_or_take_for_an_answer_is_refused_with_its_fault(era: Era) -> None:
+    for name, text, detail in ANY_ERA + (MODERN_RESULTS if era is Era.MODERN else []):
+        assert refused(of_client(era), text) == detail, name
+    for name, text, detail in CALLS:
+        with pytest.raises(AnswerError) as error:
+            of_client(era).body(text)
+        assert error.value.detail == detail, name

@@ -131,6 +131,7 @@ async def test_an_answer_under_an_id_of_another_type_fails_the_one_request_it_co
         verdict = world.judge('{"jsonrpc":"2.0","id":' + said + ',"result":{}}')
         assert isinstance(verdict, Failed)
         assert verdict.calls == [world.calls[0]]
+        assert "id" in str(verdict.error)
 
 
 async def test_an_id_of_another_type_that_is_open_itself_is_that_requests() -> None:
