@@ -1,5 +1,6 @@
 """Asks and answers made by the real code, for tests of what reads them. No I/O."""
 
+import hashlib
 import secrets
 from typing import Any
 
@@ -33,6 +34,29 @@ def an_ask(params: dict[str, Any] = PARAMS, **changes: Any) -> Ask:
         "refusal": AskedRefusal("ratify_scope_denied", SCOPE, ("mcp:tool",)),
     }
     return Ask(**members | changes).signed(WORLD.agent.signer())
+
+
+def request_params(target: str = "/api/mail/messages/7/send", body: bytes = b'{"to":"ada"}') -> dict[str, Any]:
+    """The params of an ask about a request to an HTTP API."""
+    params: dict[str, Any] = {"target": target, "body_sha256": hashlib.sha256(body).hexdigest()}
+    try:
+        return {**params, "body": body.decode()}
+    except UnicodeDecodeError:
+        return {**params, "body_size": len(body)}
+
+
+def a_request(target: str = "/api/mail/messages/7/send", body: bytes = b'{"to":"ada"}', **changes: Any) -> Ask:
+    """A signed ask about a request to an HTTP API."""
+    members = {"method": "POST", "target": "POST /messages/{id}/send", **changes}
+    return an_ask(request_params(target, body), **members)
+
+
+def a_message(skill: str = "", **more: Any) -> Ask:
+    """A signed ask about a message to an agent, which needs several scopes."""
+    metadata = {"metadata": {"dev.accredit/skill": skill}} if skill else {}
+    params = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}, **metadata}
+    refusal = AskedRefusal("ratify_scope_denied", "custom:ask", required_scopes=("custom:ask", SCOPE))
+    return an_ask(params, **{"method": "SendMessage", "target": skill, "refusal": refusal, **more})
 
 
 def once(ask: Ask, **changes: Any) -> tuple[Constraint, ...]:

@@ -31,7 +31,7 @@ from accredit.base.text import excerpt
 from accredit.canonical import canonical_in_steps, has_wide_integer
 from accredit.errors import FrameError, JsonError, MessageId, RequestError
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, to_json
-from accredit.jsonrpc.methods import AGENT_MESSAGES
+from accredit.jsonrpc.methods import AGENT_MESSAGES, AGENT_SKILL
 from accredit.jsonrpc.objects import (
     Names,
     as_integer,
@@ -45,9 +45,6 @@ from accredit.jsonrpc.objects import (
 from accredit.jsonrpc.text import check_amount, check_text
 from accredit.limits import MAX_AGENT_ID_CHARS
 from accredit.policy.agent_call import PROOF_MEMBER
-
-SKILL_MEMBER = "dev.accredit/skill"
-"""The member of `params.metadata` by which a message names a skill."""
 
 _FRAME = Names("jsonrpc", "id", "method", "params")
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -182,8 +179,8 @@ def _check_message(params: shapes.SendParams) -> None:
     free = [params.metadata, message.metadata, *(part.metadata for part in message.parts)]
     if any(len(each) > 0 and not is_object(each) for each in free):
         raise FrameError('"metadata" is not an object')
-    if any(len(each) > 0 and SKILL_MEMBER in members(each) for each in free[1:]):
-        raise FrameError(f'"{SKILL_MEMBER}" is not in the metadata of params')
+    if any(len(each) > 0 and AGENT_SKILL in members(each) for each in free[1:]):
+        raise FrameError(f'"{AGENT_SKILL}" is not in the metadata of params')
 
 
 def _take_metadata(plain: dict[str, object]) -> tuple[str, bytes | None]:
@@ -194,9 +191,9 @@ def _take_metadata(plain: dict[str, object]) -> tuple[str, bytes | None]:
     if not isinstance(metadata, dict):
         raise FrameError('"metadata" is not an object')
     free = cast("dict[str, object]", metadata)
-    skill, proof = free.get(SKILL_MEMBER, ""), free.pop(PROOF_MEMBER, None)
-    if not isinstance(skill, str) or (SKILL_MEMBER in free and not skill):
-        raise FrameError(f'"{SKILL_MEMBER}" is not the id of a skill')
+    skill, proof = free.get(AGENT_SKILL, ""), free.pop(PROOF_MEMBER, None)
+    if not isinstance(skill, str) or (AGENT_SKILL in free and not skill):
+        raise FrameError(f'"{AGENT_SKILL}" is not the id of a skill')
     if proof is None:
         return skill, None
     if not free:

@@ -1,5 +1,5 @@
-"""Proves each request to an agent behind a gateway (`AccreditedA2A`), as a transport of httpx or httpx2. No I/O of its
-own.
+"""Proves each request to an agent behind a gateway (`AccreditedA2A`), as a transport of httpx or httpx2. Its only I/O
+is with a transport and a desk.
 
 Clients of A2A, the official SDK's among them, send over such a client: a challenge comes in an answer, where none of
 their interceptors sees it. So the transport proves, and sends once more what is refused for want of a challenge.
@@ -16,20 +16,25 @@ their interceptors sees it. So the transport proves, and sends once more what is
 - [next-delegation] After a refusal of the delegation itself, the next one that covers the scopes is presented, as in
   calls of MCP. If a challenge was needed, the request is first sent without a proof, for another challenge.
 - [tries] A request gets `MAX_PROOFS_OF_REQUEST` proofs at most. Then the refusal stands.
+- [asks] With `hold`, a person is asked about a message that is refused (`asking`), if the refusal names the scopes that
+  were named before. If they allow it, it is sent once more. If not, the refusal is raised, with a note that says why.
 """
 
 from typing import Any, Protocol
 
 import httpx2
 import msgspec
+from msgspec import to_builtins
 
 from accredit.a2a.call import call_of
 from accredit.a2a.requests import read_request
 from accredit.base.caching import RecentlyUsed
 from accredit.base.steps import at_one_go
+from accredit.client.asking import asking_at_desk
 from accredit.client.http_apis import challenge_of, check_verifier, put_proof, sign_again
 from accredit.client.presenter import MAX_PROOFS_OF_REQUEST, Challenge, ProofPresenter, Tries
-from accredit.errors import RequestError
+from accredit.consent.asks import AskedGateway
+from accredit.errors import ProofRefused, RequestError
 from accredit.limits import MAX_KNOWN_TARGETS
 from accredit.policy.agent_call import AgentCall
 from accredit.refusals import is_own_code
@@ -55,6 +60,9 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
 
     `url` is the agent's on the gateway, as its card names it. `scope` is what the agent's messages need; without it,
     the gateway is asked.
+
+    With `hold`, a person is asked at the desk of this user about a message that is refused ([asks]). The message waits
+    for so many seconds. The presenter needs `may_ask`.
     """
 
     def __init__(
@@ -65,6 +73,7 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
         url: str,
         *,
         scope: str | None = None,
+        hold: float = 0,
     ) -> None:
         self._transport = transport
         self._presenter = presenter
@@ -72,19 +81,27 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
         self._url = url.rstrip("/")
         self._scope = scope
         self._needed = RecentlyUsed[str, tuple[str, ...]](MAX_KNOWN_TARGETS)
+        self._asking = asking_at_desk(presenter, url, hold)
 
     async def handle_async_request(self, request: Any) -> Any:
-        """Send a request with its proof, and again as refusals ask for it. Raises `ProofRefused` ([pinned])."""
+        """Send a request with its proof, and again as refusals ask for it. Raises `ProofRefused` ([pinned]), also if a
+        person was asked and does not allow the message."""
         call = await self._call(request)
         if call is None:
             return await self._transport.handle_async_request(request)
-        tries = Tries(call)
+        tries, asked = Tries(call), False
         self._prove(request, call, tries)
         while True:
             response = await self._transport.handle_async_request(request)
             refused = await _refusal_in(response)
-            if refused is None or not self._try_again(request, call, tries, refused):
+            if refused is None:
                 return response
+            if self._try_again(request, call, tries, refused.data):
+                continue
+            if asked or not await self._is_allowed(call, refused):
+                return response
+            tries, asked = Tries(call), True
+            self._prove(request, call, tries)
 
     async def aclose(self) -> None:
         """Close the transport."""
@@ -134,6 +151,20 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
             return False
         return self._prove(request, call, tries, challenge)
 
+    async def _is_allowed(self, call: AgentCall, refused: "_Error") -> bool:
+        """Ask a person about a refused message, and return whether they allow it ([asks]). Return False if nobody is to
+        be asked. Raises `ProofRefused`."""
+        scopes = self._needed.peek(call.target) or ()
+        is_same = (refused.data.required_scope, refused.data.required_scopes) == (self._scope, scopes)
+        if self._asking is None or not call.sends or not is_same:
+            return False
+        refusal = ProofRefused(to_builtins(refused.data), refused.message, refused.code)
+        gateway = AskedGateway(self._verifier_id, self._url)
+        ask = self._asking.ask_about(
+            call.method, call.target, dict(call.covered), refusal, gateway=gateway, scopes=scopes
+        )
+        return await self._asking.is_allowed(ask, refusal)
+
 
 class _Issued(msgspec.Struct):
     challenge: bytes
@@ -149,20 +180,23 @@ class _Data(msgspec.Struct):
     error: str = ""
     required_scope: str | None = None
     required_scopes: tuple[str, ...] = ()
+    granted_scope: tuple[str, ...] = ()
+    reason: str | None = None
     meta: _Meta = msgspec.field(name="_meta", default_factory=_Meta)
 
 
 class _Error(msgspec.Struct):
     code: int
     data: _Data
+    message: str = ""
 
 
 class _Refusal(msgspec.Struct):
     error: _Error
 
 
-async def _refusal_in(response: Any) -> _Data | None:
-    """Return the data of the refusal in an answer, or None if it is none. A stream is left unread."""
+async def _refusal_in(response: Any) -> _Error | None:
+    """Return the refusal in an answer, or None if it is none. A stream is left unread."""
     if "json" not in response.headers.get("content-type", ""):
         return None
     body: bytes = await response.aread()
@@ -170,6 +204,6 @@ async def _refusal_in(response: Any) -> _Data | None:
         return None
     try:
         error = msgspec.json.decode(body, type=_Refusal).error
-        return error.data if is_own_code(error.code) else None
+        return error if is_own_code(error.code) else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

@@ -22,12 +22,13 @@
 import asyncio
 import json
 import logging
+import os
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from mcp_types import JSONRPCRequest
 from msgspec import UNSET, Struct, to_builtins
@@ -53,8 +54,10 @@ from accredit.consent.asks import (
     Asker,
     ServerWords,
 )
+from accredit.consent.shown import in_one_line
 from accredit.errors import ConfigurationError, ConsentError, ProofRefused
 from accredit.jsonrpc.methods import TARGET_MEMBER
+from accredit.keys.places import desk_sockets
 from accredit.limits import (
     ASK_PROGRESS_SECONDS,
     ASK_SECONDS,
@@ -164,24 +167,40 @@ class Asking:
                 self._words.put(name, _server_words(members))
 
     def ask_for(self, request: JSONRPCRequest, refusal: ProofRefused) -> Ask | str:
-        """Return the ask for a refused call ([when]). If there is none, return the reason as a text, "" if it need not
-        be told."""
+        """Return the ask for a refused call of MCP ([when]). If there is none, return the reason as a text, "" if it
+        need not be told."""
+        if request.method not in ASKABLE:
+            return ""
+        dumped = request.model_dump(by_alias=True, mode="json", exclude_unset=True)
+        sent = self._token_takers.readings(request.method, dumped.get("params") or {})[0]
+        params = {name: value for name, value in sent.items() if name not in LEG_MEMBERS}
+        return self.ask_about(request.method, str(params.get(TARGET_MEMBER[request.method])), params, refusal)
+
+    def ask_about(
+        self,
+        method: str,
+        target: str,
+        params: dict[str, Any],
+        refusal: ProofRefused,
+        *,
+        gateway: AskedGateway | None = None,
+        scopes: tuple[str, ...] = (),
+    ) -> Ask | str:
+        """Return the ask for a refused call of any protocol, as `ask_for` does. Without a `gateway`, it is the pinned
+        one. `scopes` are given if the call needs several."""
         scope = scope_in(refusal.data.get("required_scope"))
         row = BY_WORD.get(refusal.error)
-        if request.method not in ASKABLE or scope is None or row is None or not row.grant_helps:
+        if scope is None or row is None or not row.grant_helps:
             return ""
         if refusal.code == UNTRUSTED_ROOT and self._presenter.principals:
             return ""  # the gateway does not trust the person
         if not self._presenter.granted and any(isinstance(each, NotValidYet) for each in self._presenter.faults):
             return ""  # by a wrong clock, no desk would take the ask
-        dumped = request.model_dump(by_alias=True, mode="json", exclude_unset=True)
-        sent = self._token_takers.readings(request.method, dumped.get("params") or {})[0]
-        params = {name: value for name, value in sent.items() if name not in LEG_MEMBERS}
         try:
             if len(canonical(params)) > MAX_ASKED_PARAMS_BYTES:
                 return _too_large(params)
-            gateway = self._presenter.pin(self._url).id
-            ask = self._ask(request.method, params, AskedGateway(gateway, self._url), _refusal(refusal, scope))
+            gateway = gateway or AskedGateway(self._presenter.pin(self._url).id, self._url)
+            ask = self._ask(method, target, params, gateway, _refusal(refusal, scope, scopes))
         except (ConsentError, ConfigurationError, ValueError) as error:
             return f"Nobody can be asked for this call: {excerpt(str(error), MAX_TOLD_REASON_CHARS)}."
         earlier = self._asks.get(ask.same_call)
@@ -219,9 +238,22 @@ class Asking:
             if desk is not None:
                 desk.close()
 
-    def _ask(self, method: str, params: dict[str, Any], gateway: AskedGateway, refusal: AskedRefusal) -> Ask:
+    async def is_allowed(self, ask: Ask | str, refusal: ProofRefused, say: Say | None = None) -> bool:
+        """Hold a program's call for a person's answer, and return whether they allow it. If they do not, or if there is
+        no ask, and the program is to be told why, raise the refusal with a note that says so."""
+        outcome = ask if isinstance(ask, str) else await self.hold(ask, say)
+        if isinstance(outcome, Withheld):
+            refusal.__notes__ = [outcome.text]
+            raise refusal
+        if isinstance(outcome, str) and outcome:
+            refusal.add_note(outcome)
+            raise refusal
+        return isinstance(outcome, Allowed)
+
+    def _ask(
+        self, method: str, target: str, params: dict[str, Any], gateway: AskedGateway, refusal: AskedRefusal
+    ) -> Ask:
         now = self._clock()
-        target = str(params.get(TARGET_MEMBER[method]))
         words = self._words.peek(target) if method == "tools/call" else None
         ask = Ask(
             accredit_ask=1,
@@ -231,7 +263,7 @@ class Asking:
             agent=Asker(self._presenter.name, self._presenter.public_key),
             gateway=gateway,
             principals=self._presenter.principals[:MAX_PRINCIPALS],
-            method=cast("Any", method),
+            method=method,
             target=target,
             params=params,
             refusal=refusal,
@@ -345,16 +377,27 @@ class Asking:
         return _not_answered(waiting, code, self._presenter.faults)
 
 
-def _refusal(refusal: ProofRefused, scope: str) -> AskedRefusal:
-    scopes = map(scope_in, items_of(refusal.data.get("granted_scope")))
+def asking_at_desk(presenter: ProofPresenter | None, url: str, hold: float) -> Asking | None:
+    """Return the questions of a program's client at the desk of this user; None if `hold` is 0 seconds. Raises
+    `ConfigurationError` without a presenter."""
+    if hold <= 0:
+        return None
+    if presenter is None:
+        raise ConfigurationError("hold is of no use without a presenter", "give the agent's key to one")
+    return Asking(presenter, url, desk_sockets(os.environ, os.geteuid()), hold)
+
+
+def _refusal(refusal: ProofRefused, scope: str, scopes: tuple[str, ...]) -> AskedRefusal:
+    granted = map(scope_in, items_of(refusal.data.get("granted_scope")))
     reason, definition = refusal.data.get("reason"), refusal.data.get("definition")
     pinned = definition if isinstance(definition, str) and _DIGEST.fullmatch(definition) else UNSET
     return AskedRefusal(
         error=refusal.error[:64],
         required_scope=scope,
-        granted_scope=tuple(each for each in scopes if each is not None),
+        granted_scope=tuple(each for each in granted if each is not None),
         reason=excerpt(reason, MAX_TOLD_REASON_CHARS) if isinstance(reason, str) else "",
         definition=pinned,
+        required_scopes=scopes,
     )
 
 
@@ -397,7 +440,7 @@ def _sound(text: str) -> str:
 def _progress(waiting: _Waiting, left: float) -> str:
     minutes, seconds = divmod(max(0, round(left)), 60)
     ask = waiting.ask
-    return f"Waiting for {waiting.person}: {one_line(ask.target)}, code {ask.code}, {minutes}:{seconds:02} left"
+    return f"Waiting for {waiting.person}: {_name_of(ask)}, code {ask.code}, {minutes}:{seconds:02} left"
 
 
 def denial_message(person: str, code: str) -> str:
@@ -405,14 +448,21 @@ def denial_message(person: str, code: str) -> str:
     return f"{person} said no to this call (code {code}). Do not try it again or another way round."
 
 
+def _name_of(ask: Ask) -> str:
+    return one_line(ask.target) if ask.method in ASKABLE else in_one_line(ask.method, ask.target, ask.params)
+
+
 def _not_answered(waiting: _Waiting, code: str, faults: Sequence[ConfigurationError]) -> str:
-    target = one_line(waiting.ask.target)
+    target = _name_of(waiting.ask)
+    again = f"call {target} again with exactly the same arguments"
+    if waiting.ask.method not in ASKABLE:
+        again = f"send {target} again, exactly as it was"
     named = f" (code {code})" if code else ""
     ways = [f"open {waiting.url}{f'/a/{code}' if code else ''}"] if waiting.url else []
     ways.append(f"run: accredit approve {code}" if code else "run: accredit asked")
     opens = f"If that page is not signed in, run: accredit desk open {code}".rstrip() + "\n" if waiting.url else ""
     return (
         f"{waiting.person} has not answered yet{named}. Tell the user: {', or '.join(ways)}\n"
-        f"{opens}When they say that it is allowed, call {target} again with exactly the same arguments."
+        f"{opens}When they say that it is allowed, {again}."
         + "".join(f"\nThis agent asks since {one_line(each.what)}: {one_line(each.remedy)}." for each in faults)
     )

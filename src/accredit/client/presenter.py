@@ -13,7 +13,8 @@
     delegations that name it are presented to it, and the first of the others that allows more than to prove who the
     agent is.
   - Where a person can be asked, a delegation for certain calls is presented for no other call, even if there is no
-    other delegation.
+    other delegation. But if there is no other, it is presented for requests about tasks: such a call may have made
+    the task.
 - [exact-call] A proof is bound to the exact call and to the named gateway. Without a gateway no proof is made, unless
   the presenter was made with `binding="none"`: such a proof is valid for any call at any gateway that takes unbound
   proofs.
@@ -282,7 +283,8 @@ class ProofPresenter:
         can be asked, for other calls. `met` says that the gateway's id is only claimed, not named by anybody."""
         candidates = _select_for_gateway(self._alive() or self._current(), verifier_id, met=met)
         if self._may_ask and call is not None:
-            candidates = tuple(held for held in candidates if not self._is_for_others(held.chain, call, verifier_id))
+            fit = tuple(held for held in candidates if not self._is_for_others(held.chain, call, verifier_id))
+            candidates = fit or (candidates if call.about_tasks else ())
         covering = [held for held in candidates if held.granted.issuperset((scope, *also))]
         if not covering:
             most = sorted(candidates, key=lambda held: (len(held.granted), held.expires_at))

@@ -6,7 +6,6 @@ subclass of `RoundsError`, a late one `RequestTimeout`. Every other error is the
 never wrapped in groups.
 """
 
-import os
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -36,7 +35,7 @@ from mcp_types import (
 
 from accredit.base.text import excerpt
 from accredit.client.apart import Apart
-from accredit.client.asking import Allowed, Asking, Say, Withheld
+from accredit.client.asking import Asking, Say, asking_at_desk
 from accredit.client.budgets import Budgets
 from accredit.client.gateways import Reached, to_gateway
 from accredit.client.http import HOW_TO_START, NOT_REACHED, NOT_THERE
@@ -49,10 +48,9 @@ from accredit.client.rounds import InputHandler, run_leg, run_rounds, within
 from accredit.client.sdk import Transport, in_memory, replace_revision_error
 from accredit.client.stdio import over_stdio
 from accredit.client.streams import ProvingTransport, Uncovered
-from accredit.errors import ConfigurationError, ProofRefused, RequestTimeout, UnsupportedResultType
+from accredit.errors import ProofRefused, RequestTimeout, UnsupportedResultType
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
 from accredit.jsonrpc.methods import TARGET_MEMBER
-from accredit.keys.places import desk_sockets
 from accredit.limits import LEG_SECONDS, MAX_TOLD_REASON_CHARS
 from accredit.rounds import LegOptions, RoundsOptions, with_retry_params
 
@@ -126,12 +124,7 @@ class AccreditedClient:
             mode=mode,
         )
         self._connection = Apart(self._client)
-        self._asking: Asking | None = None
-        if hold > 0:
-            if presenter is None:
-                raise ConfigurationError("hold is of no use without a presenter", "give the agent's key to one")
-            sockets = desk_sockets(os.environ, os.geteuid())
-            self._asking = Asking(presenter, self._caller.url, sockets, hold)
+        self._asking = asking_at_desk(presenter, self._caller.url, hold)
 
     async def __aenter__(self) -> Self:
         """Connect. Raises `MCPError` if no server answers, `ProofRefused` if a token is missing, and `RequestTimeout`
@@ -326,12 +319,7 @@ async def _is_allowed(
     """Ask a person about a refused call, and return whether they allow it. If they do not, the refusal says why."""
     sent = params.model_dump(by_alias=True, mode="json", exclude_none=True)
     ask = asking.ask_for(JSONRPCRequest(jsonrpc="2.0", id=0, method=method, params=sent), refusal)
-    outcome = ask if isinstance(ask, str) else await asking.hold(ask, say)
-    if isinstance(outcome, Withheld):
-        refusal.__notes__ = [outcome.text]
-    elif isinstance(outcome, str) and outcome:
-        refusal.add_note(outcome)
-    return isinstance(outcome, Allowed)
+    return await asking.is_allowed(ask, refusal, say)
 
 
 def _transport(

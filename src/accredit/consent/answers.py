@@ -9,7 +9,7 @@ forwards its answers, can only waste time.
 - [chain] Its certificates, leaf first, are a chain whose signatures are valid now. The chain is for the key that asked,
   and from one of the people who were asked (if any were named).
 - [gateway] The leaf names the gateway in the ask, and nothing in the chain certainly refuses the call there.
-- [scope] The chain grants the scope that the call needs.
+- [scope] The chain grants every scope that the call needs.
 
 Not checked: facts that only the gateway knows (amounts, uses, revocation), and whether it trusts the person.
 """
@@ -85,8 +85,8 @@ def chain_allowed(answer: Answer, ask: Ask, now: int) -> tuple[DelegationCert, .
     fault = call_fault(chain, ask, now)
     if fault is not None:
         raise UnusableAnswer(fault)
-    if ask.refusal.required_scope not in result.granted_scope:
-        raise UnusableAnswer("the delegation does not grant the scope that the call needs")
+    if not set(ask.refusal.scopes) <= set(result.granted_scope):
+        raise UnusableAnswer("the delegation does not grant every scope that the call needs")
     return chain
 
 

@@ -1,5 +1,7 @@
 """An agent's ask: one call that a gateway refused, for a person to allow, signed by the agent. No I/O.
 
+A call is one of MCP's, a request to an HTTP API, or a message to an agent (A2A): its `method` says which.
+
 An ask is decoded and checked in these steps. Any bytes at all lead either to an ask or to one `AskError`.
 
 - [members] It is at most `MAX_ASK_BYTES` of strict JSON with the members of `Ask` and no others, each within its bound
@@ -9,27 +11,34 @@ An ask is decoded and checked in these steps. Any bytes at all lead either to an
   - `target` is the target that they name;
   - no two names in them could be read as one;
   - they nest at most `MAX_DEPTH` deep, and have at most `MAX_ASKED_PARAMS_BYTES` in the form of RFC 8785.
+- [request] The `params` of a request to an HTTP API are its target, its body and the body's digest. If the body is
+  shown, it has this digest. A body that is no text is not shown; only its digest and, by the agent's word, its size.
 - [validity] It is valid now, and for no longer than `ASK_SECONDS` in all.
 - [signature] The agent has signed it. Both signatures are over `accredit/ask/v1`, NUL, and the RFC 8785 form of the ask
   without `signature`.
 
-`read_ask` checks [members] and [params], `check_ask` checks [validity] and [signature]. Not checked: whether the
-gateway refused such a call, and whether `refusal` and `server_says` are true. The agent could have made them up, but
-only the person's key allows a call.
+`read_ask` checks [members] to [request], `check_ask` checks [validity] and [signature]. Not checked: whether the
+gateway refused such a call, whether `refusal` and `server_says` are true, and whether a request is of the route that
+is its `target`. The agent could have made them up, but only the person's key allows a call.
 """
 
 import hashlib
+import json
 from collections.abc import Mapping
+from contextlib import suppress
+from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal, cast
+from urllib.parse import parse_qsl
 
+import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from accredit.base.caching import CachedProperty
 from accredit.canonical import canonical
-from accredit.consent.call import Digest
+from accredit.consent.call import Digest, request_digest
 from accredit.errors import AskError, FrameError, WireError
-from accredit.jsonrpc.methods import TARGET_MEMBER
+from accredit.jsonrpc.methods import AGENT_MESSAGES, AGENT_SKILL, TARGET_MEMBER
 from accredit.jsonrpc.objects import check_same_names
 from accredit.limits import (
     ASK_SECONDS,
@@ -45,7 +54,8 @@ from accredit.limits import (
     MAX_URI_LENGTH,
 )
 from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, HybridSigner, signature_fault
-from accredit.ratify.wire import Integer, WireObject, tree
+from accredit.ratify.strict_json import parse
+from accredit.ratify.wire import Integer, Positive, WireObject, tree
 
 MAX_ASK_BYTES = 98_304
 """The most bytes of an ask (96 KiB): its params, and some 10 KiB for a key, two signatures and texts about the call."""
@@ -54,7 +64,7 @@ MAX_ASKED_PARAMS_BYTES = 65_536
 
 
 ASKABLE = ("tools/call", "resources/read", "prompts/get")
-"""The methods of calls that an ask may be about."""
+"""The methods of MCP's calls that an ask may be about."""
 
 LEG_MEMBERS = frozenset({"_meta", "inputResponses", "requestState"})
 """Members of `params` that belong to one leg of a call only, and so are not part of an ask."""
@@ -63,6 +73,9 @@ _TAG = b"accredit/ask/v1\0"
 _CODE_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _CODE_CHARS = 6
 _MISREAD = str.maketrans("OIL", "011", " -\u2010\u2011\u2012\u2013\u2014")
+
+_METHOD = rf"^(?:{'|'.join((*ASKABLE, *sorted(AGENT_MESSAGES)))}|[A-Z]{{1,32}})\Z"
+"""The methods of calls that an ask may be about: those of MCP and A2A, and any of HTTP."""
 
 _Id = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 _Identifier = Annotated[str, Meta(min_length=1, max_length=MAX_IDENTIFIER_LENGTH_BYTES)]
@@ -85,13 +98,21 @@ class AskedGateway(Struct, frozen=True, forbid_unknown_fields=True):
 
 class AskedRefusal(Struct, frozen=True, forbid_unknown_fields=True):
     """Why the call was refused, in the gateway's words. `error` is the code for programs. `definition` is the pinned
-    digest of the tool's definition, in lower-case hex."""
+    digest of the tool's definition, in lower-case hex. `required_scopes` are there if the call needs several scopes."""
 
     error: Annotated[str, Meta(max_length=64)]
     required_scope: Annotated[_Scope, Meta(min_length=1)]
     granted_scope: Annotated[tuple[_Scope, ...], Meta(max_length=MAX_SCOPES_PER_CERT)] = ()
     reason: Annotated[str, Meta(max_length=MAX_TOLD_REASON_CHARS)] = ""
     definition: Digest | UnsetType = UNSET
+    required_scopes: Annotated[
+        tuple[Annotated[_Scope, Meta(min_length=1)], ...], Meta(max_length=MAX_SCOPES_PER_CERT)
+    ] = ()
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """Every scope that the call needs."""
+        return self.required_scopes or (self.required_scope,)
 
 
 class ServerWords(Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,9 +123,33 @@ class ServerWords(Struct, frozen=True, forbid_unknown_fields=True):
     annotations: Annotated[dict[str, bool], Meta(max_length=8)] = {}
 
 
+class AskedRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A request to an HTTP API: its target (path and query, as sent), its body if that is text, and the SHA-256 of the
+    body. Of another body, the agent says how many bytes it has."""
+
+    target: Annotated[str, Meta(pattern=r"^/[!-~]*\Z", max_length=MAX_URI_LENGTH)]
+    body_sha256: Digest
+    body: str | UnsetType = UNSET
+    body_size: Positive | UnsetType = UNSET
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong with it ([request]), or None."""
+        if (self.body is UNSET) is (self.body_size is UNSET):
+            return "has either a body or its size"
+        if self.body is UNSET:
+            return None
+        is_same = hashlib.sha256(self.body.encode("utf-8", "replace")).hexdigest() == self.body_sha256
+        return None if is_same else "the body has another digest"
+
+
 class Ask(WireObject, frozen=True, dict=True):
     """A call that an agent asks a person to allow. Times are unix seconds. `principals` are the ids of the people
-    asked; if there are none, anyone with a key may answer. `params` are those common to all legs of the call."""
+    asked; if there are none, anyone with a key may answer. `params` are those common to all legs of the call.
+
+    For a request to an HTTP API, `method` is its method, `target` its route (`GET /messages/{id}`), and `params` are an
+    `AskedRequest`. For a message to an agent, `target` is the skill that it names, "" if it names none.
+    """
 
     max_bytes: ClassVar[int] = MAX_ASK_BYTES
 
@@ -115,8 +160,8 @@ class Ask(WireObject, frozen=True, dict=True):
     agent: Asker
     gateway: AskedGateway
     principals: Annotated[tuple[_Id, ...], Meta(max_length=MAX_PRINCIPALS)]
-    method: Literal["tools/call", "resources/read", "prompts/get"]
-    target: Annotated[str, Meta(min_length=1)]
+    method: Annotated[str, Meta(pattern=_METHOD)]
+    target: str
     params: dict[str, Any]
     refusal: AskedRefusal
     server_says: ServerWords | UnsetType = UNSET
@@ -134,7 +179,12 @@ class Ask(WireObject, frozen=True, dict=True):
         _check_depth(self.params, f"{path}.params")
         if not LEG_MEMBERS.isdisjoint(self.params):
             raise WireError(f"{path}.params", "holds a member of a single leg")
-        if self.params.get(TARGET_MEMBER[self.method]) != self.target:
+        scopes = self.refusal.required_scopes
+        if scopes and not (self.is_message and self.refusal.required_scope in scopes):
+            raise WireError(f"{path}.refusal.required_scopes", "not those of a message")
+        if self.is_request:
+            self._check_request(path)
+        elif self._named_target() != self.target:
             raise WireError(f"{path}.target", "not the one that params name")
         form = _form(self.params, f"{path}.params")
         if len(form) > MAX_ASKED_PARAMS_BYTES:
@@ -146,6 +196,55 @@ class Ask(WireObject, frozen=True, dict=True):
         if self.server_says is not UNSET and len(canonical(tree(self.server_says))) > MAX_SERVER_WORDS_BYTES:
             raise WireError(f"{path}.server_says", f"more than {MAX_SERVER_WORDS_BYTES} bytes")
 
+    def _check_request(self, path: str) -> None:
+        """Check [request], and that the route has the method. Raises `WireError`."""
+        try:
+            fault = msgspec.convert(self.params, AskedRequest).fault
+        except msgspec.ValidationError:
+            fault = "not those of a request"
+        if fault is not None:
+            raise WireError(f"{path}.params", fault)
+        if not self.target.startswith(f"{self.method} /"):
+            raise WireError(f"{path}.target", "not a route of this method")
+
+    def _named_target(self) -> object:
+        """Return the target that the params of a call of MCP, or of a message, name. Return None if they name none
+        where they have to."""
+        if self.is_message:
+            metadata = self.params.get("metadata")
+            return cast("dict[str, Any]", metadata).get(AGENT_SKILL, "") if isinstance(metadata, dict) else ""
+        return self.params.get(TARGET_MEMBER[self.method]) or None
+
+    @property
+    def is_message(self) -> bool:
+        """Whether the call is a message to an agent (A2A)."""
+        return self.method in AGENT_MESSAGES
+
+    @property
+    def is_request(self) -> bool:
+        """Whether the call is a request to an HTTP API."""
+        return is_of_http(self.method)
+
+    @CachedProperty
+    def request(self) -> AskedRequest:
+        """The request to an HTTP API. Only for an ask that `is_request`."""
+        return msgspec.convert(self.params, AskedRequest)
+
+    @CachedProperty
+    def body(self) -> dict[str, Any] | list[Any] | None:
+        """The body of a request as JSON, if it is an object or a list that every reader reads as the same, and nothing
+        of it gets lost. Else None. Only for an ask that `is_request`."""
+        text = self.request.body
+        if text is UNSET or not text.startswith(("{", "[")):
+            return None
+        with suppress(WireError, FrameError, ValueError, ArithmeticError, RecursionError):
+            value = parse(text.encode(), MAX_ASKED_PARAMS_BYTES)
+            _check_depth(value, "")
+            check_same_names(Raw(text.encode()))
+            json.loads(text, parse_float=_check_exact)
+            return cast("dict[str, Any] | list[Any]", value)
+        return None
+
     @CachedProperty
     def digest(self) -> bytes:
         """The SHA-256 of the ask in the form of RFC 8785. An answer names it."""
@@ -154,11 +253,22 @@ class Ask(WireObject, frozen=True, dict=True):
     @CachedProperty
     def params_sha256(self) -> str:
         """The digest of the call's params, in lower-case hex. A certificate for exactly this call names it."""
+        if self.is_request:
+            return request_digest(self.request.target, self.request.body_sha256).hex()
         return params_digest(self.params).hex()
 
     @property
+    def content(self) -> list[Any]:
+        """What the call brings, for a look at the names in it: arguments, a message's params, or the query and the body
+        of a request."""
+        if self.is_request:
+            query = parse_qsl(self.request.target.partition("?")[2], keep_blank_values=True)
+            return [*(dict([pair]) for pair in query), self.body]
+        return [self.params if self.is_message else self.arguments]
+
+    @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments of the call, by name; empty if the params hold no object of arguments."""
+        """The arguments of a call of MCP, by name; empty if the params hold no object of arguments."""
         arguments = self.params.get("arguments")
         return cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
 
@@ -184,6 +294,11 @@ class Ask(WireObject, frozen=True, dict=True):
         signed = replace(self, signature=signer.sign(_sign_bytes(self)))
         read_ask(signed.text())
         return signed
+
+
+def is_of_http(method: str) -> bool:
+    """Return whether the method of an ask is one of HTTP."""
+    return method not in TARGET_MEMBER and method not in AGENT_MESSAGES
 
 
 def code_of(digest: bytes) -> str:
@@ -248,6 +363,15 @@ def _form(value: object, path: str) -> bytes:
         return canonical(value)
     except ValueError as error:
         raise WireError(path, str(error)) from None
+
+
+def _check_exact(number: str) -> float:
+    """Return a number with a fraction or an exponent. Raises `ValueError` if it is shown as another number, and
+    `ArithmeticError` if nobody could compare it."""
+    value = float(number)
+    if Decimal(number) != Decimal(repr(value)):
+        raise ValueError("a number with more digits than are shown")
+    return value
 
 
 def _check_depth(value: object, path: str) -> None:

@@ -8,7 +8,8 @@ All of these must hold, checked in this order:
   the names in it.
 - [params] With `params_sha256`, the call is exactly this one. The digest is the SHA-256 of the RFC 8785 form of its
   `params` without `_meta`, tokens, `inputResponses` and `requestState`. So all legs of a call, its first request and
-  the retries, have the same digest.
+  the retries, have the same digest. For a request to an HTTP API it is that of `request_digest`, which covers its path,
+  its query and its body. For a request to an agent (A2A), the params are those without the proof.
 - [arguments] `args` has JSON Pointers (RFC 6901) into the arguments, each with digests. The value at each pointer has
   one of these digests: the SHA-256 of its RFC 8785 form. Digests keep the values private, and make a portable encoding
   of them in the certificate unnecessary.
@@ -30,6 +31,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from accredit.canonical import canonical
 from accredit.errors import WireError
+from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.ratify import CallFacts, Constraint, Extension, VerifierContext
 
 CALL = "dev.accredit.call"
@@ -49,12 +51,13 @@ ABSENT = object()
 
 
 class CallTerms(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The terms of the constraint. Digests are lower-case hex."""
+    """The terms of the constraint. Digests are lower-case hex. The target of a message to an agent that names no skill
+    is ""."""
 
     v: Literal[1] = 1
     gateway: _Text
     method: _Text
-    target: Annotated[tuple[_Text, ...], Meta(min_length=1)]
+    target: Annotated[tuple[str, ...], Meta(min_length=1)]
     params_sha256: Digest | UnsetType = UNSET
     args: dict[_Pointer, Annotated[tuple[Digest, ...], Meta(min_length=1)]] | UnsetType = UNSET
     definition: Digest | UnsetType = UNSET
@@ -76,15 +79,24 @@ class CallTerms(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def words(self) -> str:
         """Return what the constraint allows, in words for people."""
-        targets = " or ".join(map(_word, self.target))
+        targets = " or ".join(_word(each) or "naming no skill" for each in self.target)
         parts = [f"only at gateway {_word(self.gateway)}", f"only {_word(self.method)} {targets}"]
         if self.params_sha256 is not UNSET:
-            parts.append(f"only arguments with SHA-256 {self.params_sha256}")
+            what = "params" if self.method not in TARGET_MEMBER else "arguments"
+            parts.append(f"only {what} with SHA-256 {self.params_sha256}")
         for pointer, digests in sorted(self.args.items()) if self.args is not UNSET else ():
             parts.append(f"only with {_word(pointer) or 'arguments'} whose SHA-256 is {' or '.join(digests)}")
         if self.definition is not UNSET:
             parts.append(f"only while the tool's definition has SHA-256 {self.definition}")
         return ", ".join(parts)
+
+
+def request_digest(target: str, body_sha256: str) -> bytes:
+    """Return the digest of a request to an HTTP API for [params]: the SHA-256 of the RFC 8785 form of its target (path
+    and query, as sent) and of the digest of its body, in lower-case hex. Where the body is not seen, `body_sha256` is
+    "", and is left out."""
+    body = {"body_sha256": body_sha256} if body_sha256 else {}
+    return hashlib.sha256(canonical({**body, "target": target})).digest()
 
 
 def this_call_only(constraints: Sequence[Constraint]) -> bool:

@@ -1,6 +1,7 @@
 """A person's choices for an ask, and the delegation of each. No I/O.
 
-- [one-call] The choice of only this call, once, within ten minutes, is always offered.
+- [one-call] The choice of only this call, once, within ten minutes, is always offered. For a request to an HTTP API,
+  and for a message to an agent, it is the only choice: nothing says which parts of them may differ.
 - [similar-calls] A number of similar calls, within at most a day, is offered in two cases. If the call is for a
   resource, similar calls are for the same resource. If arguments tell whom or what the call is about (`to`, `channel`,
   `repo`, ...), these are fixed, including empty ones. If recipients could be added (`cc`, `bcc`), the choice names
@@ -10,8 +11,9 @@
 - [caution] Only [one-call] is offered for a new agent or gateway, for money, and for a call that runs a command or a
   query. Whether a call is about money, or runs something, is guessed from arguments' names and parts of them
   (`amountUsd`, `sql_statement`). Such hints can only make the choices fewer.
-- [limits] Each delegation names one scope, the gateway, the method and the target, and has a limit of uses and an end.
-  The right to delegate, a wildcard, and names that can't be signed portably are never offered (`grant` may give them).
+- [limits] Each delegation names the scopes that the call needs (only messages to agents need several), the gateway, the
+  method and the target, and has a limit of uses and an end. The right to delegate, a wildcard, and names that can't be
+  signed portably are never offered (`grant` may give them).
 - [definition] If the gateway pins the tool's definition, the delegation is valid only for that definition: a tool with
   another one is another tool.
 
@@ -109,7 +111,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     key: Choice
     button: str
     words: str
-    scope: str
+    scopes: tuple[str, ...]
     constraints: tuple[Constraint, ...]
     max_calls: int
     seconds: int
@@ -129,7 +131,7 @@ class Offer(Struct, frozen=True, kw_only=True):
         return Grant(
             subject=ask.agent.public_key,
             cert_id=cert_id,
-            scope=(self.scope,),
+            scope=self.scopes,
             issued_at=begins,
             # Before the window of its limit is over: so no use is forgotten while the delegation is valid.
             expires_at=begins + length - 1,
@@ -143,9 +145,9 @@ def offers_for(ask: Ask, *, is_new: bool, facts: Mapping[str, str | float] | Non
     `is_new` says that nothing was allowed to this agent at this gateway yet. `facts` are those of this call according
     to a catalog that the person trusts (`policy.facts`); None without such a catalog.
     """
-    scope = ask.refusal.required_scope
-    if scope == DELEGATE or scope in WILDCARDS or scope.endswith("*"):
-        raise NotOffered(f"{visible_text(scope)} can't be allowed here: `accredit grant` can")
+    for scope in ask.refusal.scopes:
+        if scope == DELEGATE or scope in WILDCARDS or scope.endswith("*"):
+            raise NotOffered(f"{visible_text(scope)} can't be allowed here: `accredit grant` can")
     if not _NOT_PORTABLE.isdisjoint(ask.target + ask.gateway.id):
         raise NotOffered("a name with <, > or & in it can't be signed: `accredit grant` with another constraint can")
     offers = [_once(ask, facts or {})]
@@ -170,8 +172,8 @@ def what_runs(ask: Ask) -> list[Any]:
 
 
 def _members(ask: Ask) -> Iterator[tuple[str, Any]]:
-    """Yield the names of all arguments, at any depth, and their values."""
-    waiting: list[Any] = [ask.arguments]
+    """Yield the names of all that the call brings, at any depth, and their values."""
+    waiting = ask.content
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
@@ -200,7 +202,8 @@ def _is_of(name: str, words: frozenset[str], roots: tuple[str, ...]) -> bool:
 
 def _once(ask: Ask, facts: Mapping[str, str | float]) -> Offer:
     amount, currency = facts.get("amount"), facts.get("currency")
-    button, words = "Allow only this call", "Only this call: these arguments, once, within 10 minutes"
+    what = "this path and body" if ask.is_request else "this very message" if ask.is_message else "these arguments"
+    button, words = "Allow only this call", f"Only this call: {what}, once, within 10 minutes"
     constraints: tuple[Constraint, ...] = (_terms(ask, params_sha256=ask.params_sha256),)
     if isinstance(amount, int | float) and isinstance(currency, str) and _NOT_PORTABLE.isdisjoint(currency):
         button = f"Allow paying {amount:,.2f} {visible_text(currency)}"
@@ -212,7 +215,7 @@ def _once(ask: Ask, facts: Mapping[str, str | float]) -> Offer:
         key="once",
         button=button,
         words=words,
-        scope=ask.refusal.required_scope,
+        scopes=ask.refusal.scopes,
         constraints=constraints,
         max_calls=1,
         seconds=ASK_SECONDS,
@@ -258,7 +261,7 @@ def _several(
         key=key,
         button="Allow calls like it" if key == "like" else "Allow files below this folder",
         words=words,
-        scope=ask.refusal.required_scope,
+        scopes=ask.refusal.scopes,
         constraints=constraints,
         max_calls=LIKE_CALLS,
         seconds=LIKE_SECONDS,

@@ -2,7 +2,9 @@
 
 - [completeness] Everything that the call's digest covers is shown: method, target, and each value in its params with
   its place (the path to it). Two calls with different digests are never shown as the same text. [invisible] and [marks]
-  are for texts that differ but look the same.
+  are for texts that differ but look the same. Of a request to an HTTP API, the path and the body are shown: the body as
+  values if it is JSON that can be read in only one way, else as text. Its digest is shown with values, and if it is no
+  text.
 - [invisible] Some characters are written as code points, by the rules of `pins.shown`: invisible ones, those that look
   like another form, and the brackets of such codes. So are blanks at the end of a line. In a place, so are `/`, `[`,
   and what could pass for the place's end or for a row of its own. Only a line's end begins a new line.
@@ -18,15 +20,16 @@ Marks are hints: no mark does not mean harmless. A page has to keep blanks and l
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, cast
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from accredit.canonical import canonical
-from accredit.consent.asks import Ask
+from accredit.consent.asks import Ask, is_of_http
 from accredit.consent.offers import what_runs
-from accredit.limits import MAX_UNFOLDED_CHARS, MAX_UNFOLDED_LINES
+from accredit.jsonrpc.methods import AGENT_MESSAGES, TARGET_MEMBER
+from accredit.limits import MAX_UNFOLDED_CHARS, MAX_UNFOLDED_LINES, MAX_URI_LENGTH
 from accredit.pins.lookalikes import LookAlikes, mixes_scripts, twins_in
 from accredit.pins.shown import hides, visible_text, with_code_points
 
@@ -90,11 +93,14 @@ class ShownCall(Struct, frozen=True):
 def shown_call(ask: Ask, known_tools: Iterable[str] = ()) -> ShownCall:
     """Return an ask's call as it is shown. `known_tools` are the names of tools that the call's tool might be taken
     for."""
-    marks = [*_marks(ask.target), *look_alikes(ask.target, known_tools)] if ask.method == "tools/call" else []
+    target = ask.request.target if ask.is_request else ask.target
+    marks = [] if ask.method in ("resources/read", "prompts/get") else _marks(target)
+    if ask.method == "tools/call":
+        marks += look_alikes(target, known_tools)
     fields: list[Field] = []
     for each in _values(ask):
         fields.append(_field(each, folded=len(fields) >= MAX_UNFOLDED_FIELDS))
-    return ShownCall(ask.method, one_word(ask.target), tuple(fields), (*marks, *_command_marks(ask)))
+    return ShownCall(ask.method, one_word(target), tuple(fields), (*marks, *_command_marks(ask)))
 
 
 def look_alikes(name: str, known: Iterable[str]) -> list[str]:
@@ -108,6 +114,15 @@ def look_alikes(name: str, known: Iterable[str]) -> list[str]:
 def one_word(text: str) -> str:
     """Return a text without blanks, so that it can't be read together with the words around it."""
     return visible_text(text).replace(" ", _BLANK)
+
+
+def in_one_line(method: str, target: str, params: Mapping[str, Any], most_chars: int = MAX_URI_LENGTH) -> str:
+    """Return what a call is about, in a few words: its target, or the method and the path of a request to an HTTP API.
+    Of longer names, only the beginning is given."""
+    if is_of_http(method):
+        return f"{method} {one_word(str(params.get('target'))[:most_chars])}"
+    name = one_word(target[:most_chars])
+    return f"a message for {name or 'any skill'}" if method in AGENT_MESSAGES else name
 
 
 def in_quotes(text: str) -> str:
@@ -124,12 +139,27 @@ class _Value(NamedTuple):
 
 def _values(ask: Ask) -> Iterator[_Value]:
     """Yield each value. The labels of values that are not arguments begin with a slash."""
-    named = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}[ask.method]
+    if ask.is_request:
+        yield from _of_request(ask)
+        return
+    named = TARGET_MEMBER.get(ask.method)
     for name in _in_order(ask.params):
         if name == "arguments" and ask.arguments:
             yield from _inside(0, ask.arguments)
         elif name != named:  # the target is in the title
             yield from _leaves(_Value(0, name, f"/{_step(name)}", ask.params[name]))
+
+
+def _of_request(ask: Ask) -> Iterator[_Value]:
+    request = ask.request
+    if request.body is UNSET:
+        yield _Value(0, "", "/body_size", request.body_size)
+    elif ask.body is not None:
+        yield from _inside(0, ask.body)
+    elif request.body:
+        yield _Value(0, "", "/body", request.body)
+    if request.body is UNSET or ask.body is not None:
+        yield _Value(0, "", "/body_sha256", request.body_sha256)
 
 
 def _leaves(value: _Value) -> Iterator[_Value]:

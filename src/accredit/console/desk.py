@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from accredit.consent.answers import Answer, chain_allowed
 from accredit.consent.asks import Ask, check_ask, read_code
 from accredit.consent.offers import Offer, concerns_money, offers_for
-from accredit.consent.shown import one_word
+from accredit.consent.shown import in_one_line
 from accredit.console.book import DENIED_SECONDS, AskBook, PendingAsk, State
 from accredit.console.journal import Journal
 from accredit.console.past import Past, id_for, values_of
@@ -262,10 +262,9 @@ def signed_certificate(signer: HybridSigner, ask: Ask, offer: Offer, choice: Cho
 def needs_each(ask: Ask, offer: Offer) -> bool:
     """Return whether a choice needs the passphrase each time: it does for a sensitive scope, for money, and for calls
     whose arguments are not fixed."""
-    return (
-        is_sensitive(ask.refusal.required_scope) or concerns_money(ask, {}) or (offer.key != "once" and not offer.kept)
-    )
+    costs = any(map(is_sensitive, ask.refusal.scopes)) or concerns_money(ask, {})
+    return costs or (offer.key != "once" and not offer.kept)
 
 
 def _reason(ask: Ask) -> str:
-    return f"Passphrase to allow {ask.code}: {one_word(ask.target[:_PROMPTED_CHARS])}"
+    return f"Passphrase to allow {ask.code}: {in_one_line(ask.method, ask.target, ask.params, _PROMPTED_CHARS)}"

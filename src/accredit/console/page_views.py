@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from accredit.consent.shown import in_quotes, one_word
+from accredit.consent.shown import in_one_line, in_quotes
 from accredit.console.api import Said, Work, text_in
 from accredit.console.book import PendingAsk
 from accredit.console.desk import Choice, Desk
@@ -133,7 +133,7 @@ def _ask_row(asked: PendingAsk, name: str | None, unseen: int) -> dict[str, Any]
     return {
         "code": ask.code,
         "agent": visible_text(name) if name else f"“{in_quotes(ask.agent.name or short(ask.agent_id))}”",
-        "target": one_word(ask.target[:_LISTED_CHARS]),
+        "target": in_one_line(ask.method, ask.target, ask.params, _LISTED_CHARS),
         "asked_at": ask.asked_at,
         "until": asked.until,
         "is_new": asked.is_new,

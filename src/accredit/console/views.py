@@ -23,11 +23,18 @@ from accredit.pins.shown import visible_text
 from accredit.policy.constraint_words import constraint
 from accredit.ratify import Grant
 
-_VERBS = {"tools/call": "call", "resources/read": "read", "prompts/get": "get the prompt"}
+_VERBS = {
+    "tools/call": "call",
+    "resources/read": "read",
+    "prompts/get": "get the prompt",
+    "SendMessage": "send a message for",
+    "SendStreamingMessage": "send a message, answered bit by bit, for",
+}
 _CAUTIONS = {
     "destructiveHint": "says that it can destroy things",
     "openWorldHint": "says that it reaches other systems",
 }
+_ANY_SKILL = "any skill"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE = 60
 _NO_CERT = "0" * 32
@@ -106,13 +113,13 @@ def describe(ask: Ask, known: Circumstances) -> Described:
         code=ask.code,
         agent=visible_text(agent) if agent else in_quotes(ask.agent.name or short(ask.agent_id)),
         agent_is_named=agent is not None,
-        verb=_VERBS[ask.method],
-        target=call.target,
+        verb=_VERBS.get(ask.method, ask.method),
+        target=call.target or _ANY_SKILL,
         gateway=visible_text(gateway) if gateway else one_word(ask.gateway.url or ask.gateway.id),
         gateway_is_named=gateway is not None,
         fields=call.fields,
         folded=call.folded,
-        warnings=(*_firsts(ask, known), *_impostors(ask, known), *marks),
+        warnings=(*_firsts(ask, known), *_impostors(ask, known), *_unseen(ask), *marks),
         who=_who(ask, known, agent, gateway),
         server_says=_server_says(ask),
         asked_at=ask.asked_at,
@@ -197,13 +204,23 @@ def _firsts(ask: Ask, known: Circumstances) -> list[Caution]:
             " (`accredit grant`) is not known here. Only this one call can be allowed."
         )
         return [Caution("New:", text, ("`accredit grant`",))]
-    what = f"this agent was not allowed at this desk to {_VERBS[ask.method]} {one_word(ask.target)}"
+    route = ask.target.removeprefix(f"{ask.method} ") if ask.is_request else ask.target
+    target = one_word(route) or _ANY_SKILL
+    what = f"this agent was not allowed at this desk to {_VERBS.get(ask.method, ask.method)} {target}"
     if known.is_first:
-        return [Caution("First time:", f"{what} before.", (one_word(ask.target),))]
+        return [Caution("First time:", f"{what} before.", (target,))]
     if known.first_values:
         names = " and ".join(f"“{in_quotes(each)}”" for each in known.first_values)
-        return [Caution("First time:", f"{what} with this {names} before.", (one_word(ask.target),))]
+        return [Caution("First time:", f"{what} with this {names} before.", (target,))]
     return []
+
+
+def _unseen(ask: Ask) -> list[Caution]:
+    """Warn if the body of a request is not shown."""
+    if not ask.is_request or ask.request.body_size is UNSET:
+        return []
+    size = f"{ask.request.body_size:,} bytes, as the agent says"
+    return [Caution("Not shown:", f"the body is no text ({size}). What is allowed is the body with this SHA-256.")]
 
 
 def _impostors(ask: Ask, known: Circumstances) -> list[Caution]:
@@ -221,10 +238,12 @@ def _who(ask: Ask, known: Circumstances, agent: str | None, gateway: str | None)
     key = f"your name for key {short(ask.agent_id)}" if agent else f"so it calls itself; key {short(ask.agent_id)}"
     met = f", met {timestamp(known.met_at)[:10]}" if known.met_at is not None else ""
     place = one_word(ask.gateway.url) or "no address"
+    owner, slash, server = ask.gateway.id.partition("/")
+    id = f"{short(owner)}{slash}{one_word(server)}"
     where = (
-        Fact("gateway", visible_text(gateway), f"your name for {short(ask.gateway.id)}, {place}")
+        Fact("gateway", visible_text(gateway), f"your name for {id}, {place}")
         if gateway
-        else Fact("gateway", place, f"so the agent says; {short(ask.gateway.id)}, which has no name yet")
+        else Fact("gateway", place, f"so the agent says; {id}, which has no name yet")
     )
     facts = [Fact("agent", visible_text(agent) if agent else f"“{in_quotes(ask.agent.name)}”", f"{key}{met}")]
     if known.started_by:
@@ -233,9 +252,10 @@ def _who(ask: Ask, known: Circumstances, agent: str | None, gateway: str | None)
     has = ", ".join(map(one_word, refusal.granted_scope))
     shown = f"what the agent has shown allows {has}" if has else "the agent has shown nothing that allows it"
     # What else the agent holds, it did not show: the gateway's words are about the delegation that came with the call.
-    text = f"it needs {one_word(refusal.required_scope)}, and {shown} (so the agent says)"
+    needed = [*map(one_word, refusal.scopes)]
+    text = f"it needs {' and '.join(needed)}, and {shown} (so the agent says)"
     reason = f"“{in_quotes(refusal.reason)}”" if refusal.reason else ""
-    code = (one_word(refusal.required_scope), *map(one_word, refusal.granted_scope))
+    code = (*needed, *map(one_word, refusal.granted_scope))
     return (*facts, where, Fact("refused because", text, reason, code))
 
 

@@ -9,6 +9,8 @@ No I/O.
   count as an invalid proof.
 - [path-kept-short] In what is kept of a proof, the SHA-256 of the path and the query replaces both: they may hold data
   that belongs in no record.
+- [constrained] A certificate for exactly this request (`dev.accredit.call` with `params_sha256`) covers the target as
+  it was sent and the body, not the body alone. Where a proxy asks, it covers the target.
 """
 
 from collections.abc import Sequence
@@ -18,6 +20,7 @@ from typing import Literal
 from msgspec import Raw
 
 from accredit.attest.canonical import PATH_DIGEST, WORKSPACES, SignedContext
+from accredit.consent.call import request_digest
 from accredit.http_api.facts import arguments
 from accredit.http_api.routes import Match
 from accredit.http_api.targets import Target
@@ -55,6 +58,10 @@ class HttpCall(ApiCall, frozen=True, dict=True):
     def request_hash(self, scope: str) -> bytes:
         """Return the hash of the request ([binding])."""
         return request_hash(self.method, self.requested_path, self.digest, scope)
+
+    def call_digest(self) -> bytes:
+        """Return the digest by which a certificate names exactly this request ([constrained])."""
+        return request_digest(self.requested_path, self.digest.hex() if self.protocol == "http" else "")
 
     def signed_context(self, verifier_id: str, agent_id: str, scope: str) -> SignedContext:
         """Return the parts of this call that a proof covers, with the path's digest ([path-kept-short])."""

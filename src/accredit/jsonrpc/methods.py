@@ -149,5 +149,7 @@ def is_known(method: str, revision: str | None) -> bool:
 
 AGENT_MESSAGES = frozenset({"SendMessage", "SendStreamingMessage"})
 """Methods of A2A that send a message to an agent."""
+AGENT_SKILL = "dev.accredit/skill"
+"""The member of `params.metadata` by which such a message names a skill."""
 AGENT_CHANGES = frozenset({"CancelTask", "CreateTaskPushNotificationConfig", "DeleteTaskPushNotificationConfig"})
 """Methods of A2A that change a task."""

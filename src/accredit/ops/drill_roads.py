@@ -18,13 +18,12 @@ import httpx2
 from msgspec import Struct
 
 from accredit.a2a.methods import VERSION
-from accredit.a2a.requests import SKILL_MEMBER
 from accredit.base.version import version_text
 from accredit.gateway.settings import Proxy
 from accredit.http_api.call import HttpCall
 from accredit.http_api.wire import PROOF_HEADER, encode_proof_header
 from accredit.jsonrpc.encode import to_json
-from accredit.jsonrpc.methods import META_CAPABILITIES, META_CLIENT_INFO, META_VERSION, Era
+from accredit.jsonrpc.methods import AGENT_SKILL, META_CAPABILITIES, META_CLIENT_INFO, META_VERSION, Era
 from accredit.limits import MAX_REFUSAL_BYTES
 from accredit.ops.drill_agents import mcp_call
 from accredit.policy import PROOF, GuardedCall
@@ -201,7 +200,7 @@ def _message(params: Mapping[str, object]) -> Params:
     """Return the params of a message for the skill that stands for a tool."""
     parts = [{"text": to_json(params["arguments"]).decode()}]
     message = {"messageId": "drill", "role": "ROLE_USER", "parts": parts}
-    return {"message": message, "metadata": {SKILL_MEMBER: params["name"]}}
+    return {"message": message, "metadata": {AGENT_SKILL: params["name"]}}
 
 
 def _credentials(proof: ProofBundle | None, token: str) -> dict[str, str]:

@@ -46,6 +46,7 @@ from accredit.attest.statements import milliseconds
 from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt, one_line
 from accredit.consent import CALL, CallTerms
+from accredit.consent.call import request_digest
 from accredit.errors import AttestationError, WireError
 from accredit.jsonrpc.methods import AGENT_CHANGES, AGENT_MESSAGES, TASK_CHANGES, TASK_LIST, TASKS
 from accredit.limits import (
@@ -329,7 +330,7 @@ class _Case:
             raise _Contradiction("its certificates have other ids than the record names")
         if (result.human_id, result.agent_id) != (authority.principal_id, authority.agent_id):
             raise _Contradiction("its chain is from, or for, somebody else than the record names")
-        self._check_constraints()
+        self._check_constraints(self._params_sha256(auditor.target))
         self._check_scope(result.granted_scope)
         auditor.check_root(chain[-1].issuer_pub_key)
 
@@ -343,12 +344,12 @@ class _Case:
                 raise _Contradiction("no scope of its chain is named that covers the call")
             raise _Untold("by which scope it was allowed is not on record")
 
-    def _check_constraints(self) -> None:
-        context = VerifierContext(call=self._facts())
+    def _check_constraints(self, params_sha256: str) -> None:
+        context = VerifierContext(call=self._facts(params_sha256))
         for index, cert in enumerate(self._chain):
             for constraint in cert.constraints:
                 what = f"certificate {index}: {constraint.type}"
-                if not self._answers(constraint):
+                if not self._answers(constraint, params_sha256):
                     self._unanswered.append(what)
                     continue
                 outcome = evaluate(constraint, context, cert.cert_id, self._at, OWN_EVALUATORS)
@@ -357,7 +358,17 @@ class _Case:
                 elif outcome is not None:
                     raise _Contradiction(f"{what}: {outcome.detail}")
 
-    def _answers(self, constraint: Constraint) -> bool:
+    def _params_sha256(self, target: str | None) -> str:
+        """Return the digest that a constraint for exactly this call names, as far as the record tells it. For a request
+        with a path, it can't be told without the path, which the caller may know ("")."""
+        protocol = self._record.call.protocol
+        if protocol not in PROTOCOLS_WITH_PATH:
+            return self._subject
+        if target is None or not target.isascii():  # no request has another one
+            return ""
+        return request_digest(target, self._subject if protocol == "http" else "").hex()
+
+    def _answers(self, constraint: Constraint, params_sha256: str) -> bool:
         """Return whether the record is enough to judge a constraint. The record holds only one digest of the call's
         arguments. For a later leg of a call, it differs from the digest in a certificate for the call."""
         if self._record.call.method in TASKS:
@@ -368,9 +379,9 @@ class _Case:
             terms = CallTerms.read(constraint)
         except WireError:
             return True  # it refuses every call
-        return terms.params_sha256 in (UNSET, self._subject)
+        return terms.params_sha256 in (UNSET, params_sha256)
 
-    def _facts(self) -> CallFacts | None:
+    def _facts(self, params_sha256: str) -> CallFacts | None:
         call, authority = self._record.call, self._authority
         if authority.verifier_id is None or len(call.target or "") >= MAX_RECORDED_TARGET:
             return None
@@ -379,7 +390,7 @@ class _Case:
             method=call.method,
             target=call.target or "",
             arguments=None,
-            params_digest=lambda: bytes.fromhex(self._subject),
+            params_digest=lambda: bytes.fromhex(params_sha256),
             definition=call.definition,
             argument_digests={},
         )

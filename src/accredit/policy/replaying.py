@@ -29,6 +29,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from accredit.attest import CallRecord
+from accredit.attest.proofs import PROTOCOLS_WITH_PATH
 from accredit.attest.statements import milliseconds
 from accredit.consent import CALL, CallTerms
 from accredit.errors import FrameError, WireError
@@ -261,7 +262,9 @@ class _RecordedCall:
         self.at = milliseconds(record.times.received) // 1000
         self.open = ""
         self.is_bound = record.authority is not None and record.authority.bound
-        self.is_first_leg = record.call.round in (None, 1)
+        self.has_digest = record.call.round in (None, 1) and record.call.protocol not in PROTOCOLS_WITH_PATH
+        """Whether the record has the digest of the params that a constraint names. It has that of a first leg, and
+        none that covers a path."""
         self._was_allowed = was_allowed(record)
         self._definition = record.call.definition if _error(record) != _CHANGED else None
         self._root = (record.authority.principal_name if record.authority is not None else None) or ""
@@ -338,7 +341,7 @@ class _RecordedCall:
         except WireError:
             return True  # it refuses every call
         elsewhere = terms.method != self.call.method or self.call.target not in terms.target
-        needs = terms.args is not UNSET or (terms.params_sha256 is not UNSET and not self.is_first_leg)
+        needs = terms.args is not UNSET or (terms.params_sha256 is not UNSET and not self.has_digest)
         return elsewhere or not needs
 
 

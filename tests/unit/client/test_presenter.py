@@ -313,6 +313,14 @@ def test_one_for_certain_calls_is_presented_for_no_other(trust: Trust) -> None:
 
 
 @pytest.mark.holds("client/presenter", "order")
+def test_one_for_certain_calls_is_presented_for_the_tasks_that_came_of_them(trust: Trust) -> None:
+    agent = who_asks(trust, for_calls(trust, "email:read"))
+    asked = guarded_call_from_values("tasks/get", {"taskId": "t-1"}, "", None)
+    assert len(agent.chains_for("", asked, GATEWAY)) == 1
+    assert agent.chains_for("", asked, "another") == ()
+
+
+@pytest.mark.holds("client/presenter", "order")
 def test_one_that_ends_with_a_definition_is_presented__only_the_gateway_knows_which_is_in_force(trust: Trust) -> None:
     ended, good = (for_calls(trust, "email:read", definition=each * 64) for each in "ab")
     agent = who_asks(trust, ended, good)

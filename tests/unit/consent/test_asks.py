@@ -12,7 +12,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.world.asked import PARAMS, WORLD, an_ask
+from tests.world.asked import PARAMS, WORLD, a_message, a_request, an_ask, request_params
 from tests.world.delegations import NOW
 
 from accredit.consent import Answer, Ask, check_ask, read_ask, read_code
@@ -150,6 +150,106 @@ def test_more_bytes_than_an_ask_has_are_not_read() -> None:
     read_ask(ASK.encode().ljust(MAX_ASK_BYTES))
     with pytest.raises(AskError, match=str(MAX_ASK_BYTES)):
         read_ask(ASK.encode().ljust(MAX_ASK_BYTES + 1))
+
+
+REQUEST, MESSAGE = a_request(), a_message("summarize")
+REQUEST_MEMBERS: dict[str, Any] = json.loads(REQUEST.encode())
+MESSAGE_MEMBERS: dict[str, Any] = json.loads(MESSAGE.encode())
+
+
+@pytest.mark.holds("consent/asks", "request")
+def test_a_request_is_named_by_its_path_and_its_body() -> None:
+    check_ask(read_ask(REQUEST.encode()), NOW)
+    body = hashlib.sha256(b'{"to":"ada"}').hexdigest()
+    form = rfc8785.dumps({"body_sha256": body, "target": "/api/mail/messages/7/send"})
+    assert REQUEST.params_sha256 == hashlib.sha256(form).hexdigest()
+    assert REQUEST.body == {"to": "ada"}
+
+
+@pytest.mark.holds("consent/asks", "request")
+@given(
+    st.tuples(st.text("ab/?=", max_size=5), st.binary(max_size=3)),
+    st.tuples(st.text("ab/?=", max_size=5), st.binary(max_size=3)),
+)
+def test_two_requests_have_one_digest_only_if_they_are_the_same(one: Any, other: Any) -> None:
+    digests = {replace(REQUEST, params=request_params(f"/{path}", body)).params_sha256 for path, body in (one, other)}
+    assert (len(digests) == 1) is (one == other)
+
+
+@pytest.mark.holds("consent/asks", "request")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"params": request_params() | {"body": '{"to":"eve"}'}},
+        {"params": request_params() | {"body_size": 12}},
+        {"params": request_params(body=b"\xff") | {"body_size": 0}},
+        {"params": request_params(body=b"\xff") | {"body_size": True}},
+        {"params": {name: value for name, value in request_params().items() if name != "body"}},
+        {"params": request_params() | {"more": 1}},
+        {"params": request_params("messages")},
+        {"params": request_params("/messages/ 7")},
+        {"params": request_params("/\u0430")},
+        {"params": request_params("/" + "a" * 8_192)},
+        {"params": PARAMS},
+        {"method": "GET"},
+        {"method": "post", "target": "post /messages"},
+        {"target": "/messages"},
+        {"target": ""},
+        {"method": "tools/call"},
+        {"method": "SendMessage"},
+    ],
+)
+def test_a_request_is_what_it_shows_or_no_ask(changes: dict[str, Any]) -> None:
+    with pytest.raises(AskError):
+        read_ask(json.dumps(REQUEST_MEMBERS | changes).encode())
+
+
+@pytest.mark.holds("consent/asks", "params")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"target": ""},
+        {"target": "wipe"},
+        {"method": "GetTask"},
+        {"method": "GET"},
+        {"params": MESSAGE_MEMBERS["params"] | {"metadata": {}}},
+        {"params": MESSAGE_MEMBERS["params"] | {"Metadata": {}}},
+        {"refusal": MESSAGE_MEMBERS["refusal"] | {"required_scopes": ["mcp:tool"]}},
+    ],
+)
+def test_a_message_names_its_skill_and_scopes(changes: dict[str, Any]) -> None:
+    assert read_ask(MESSAGE.encode()).refusal.scopes == ("custom:ask", "comms:email:send")
+    with pytest.raises(AskError):
+        read_ask(json.dumps(MESSAGE_MEMBERS | changes).encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a":[1,0.5,1e2]}', {"a": [1, 0.5, 100.0]}),
+        ('[{"amount":10.10}]', [{"amount": 10.1}]),
+        ('{"a":1,"A":2}', None),
+        ('{"a":1,"a":2}', None),
+        ('{"a":10000000000000.0001}', None),
+        ('{"a":1e-999}', None),
+        ('{"a":1e999}', None),
+        ('{"a":1e-99999999999999999999}', None),
+        (f'{{"a":0.{"1" * 60_000}}}', None),
+        ('{"a":9007199254740993}', None),
+        ('{"a":-0}', None),
+        ('{"a":NaN}', None),
+        ('{"a":"\\ud800"}', None),
+        ("[" * 200 + "]" * 200, None),
+        ('{"a":1} x', None),
+        ('\ufeff{"a":1}', None),
+        ('"a"', None),
+        ("a=1", None),
+        ("", None),
+    ],
+)
+def test_a_body_is_shown_as_values_only_if_nothing_of_it_gets_lost(text: str, value: object) -> None:
+    ask = a_request(body=text.encode())
+    assert (ask.body, ask.request.body) == (value, text)
 
 
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))

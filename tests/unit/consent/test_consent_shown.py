@@ -10,10 +10,10 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.world.asked import an_ask
+from tests.world.asked import a_message, a_request, an_ask, request_params
 from tests.world.tool_lists import HOSTILE_TEXTS
 
-from accredit.consent.shown import MAX_UNFOLDED_FIELDS, Field, ShownCall, look_alikes, shown_call
+from accredit.consent.shown import MAX_UNFOLDED_FIELDS, Field, ShownCall, in_one_line, look_alikes, shown_call
 from accredit.limits import MAX_UNFOLDED_CHARS, MAX_UNFOLDED_LINES
 from accredit.pins.shown import hides
 
@@ -118,6 +118,50 @@ def test_two_calls_with_different_digests_are_never_shown_alike(one: dict[str, A
 )
 def test_what_only_seems_the_same_is_shown_differently(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert plainly(of_arguments(**one)) != plainly(of_arguments(**other))
+
+
+REQUEST = a_request()
+BODIES = st.binary(max_size=4) | TEXTS.map(str.encode) | VALUES.map(lambda value: json.dumps(value).encode())
+
+
+@pytest.mark.holds("consent/shown", "completeness")
+@given(st.sampled_from(["/a", "/a?b=1", "/a/b"]), BODIES, st.sampled_from(["/a", "/a?b=1", "/a/b"]), BODIES)
+def test_two_requests_with_different_digests_are_never_shown_alike(
+    path: str, body: bytes, other_path: str, other_body: bytes
+) -> None:
+    one = replace(REQUEST, params=request_params(path, body))
+    other = replace(REQUEST, params=request_params(other_path, other_body))
+    assert (plainly(shown_call(one)) == plainly(shown_call(other))) is (one.params_sha256 == other.params_sha256)
+
+
+@pytest.mark.holds("consent/shown", "completeness")
+def test_a_request_is_shown_by_its_path_and_its_body() -> None:
+    path = "/api/mail/messages/7/send?copy=1"
+    for body, rows in (
+        (b'{"to":"ada","n":[1]}', [("n", ()), ("[0]", ("1",)), ("to", ("ada",)), ("/body_sha256", None)]),
+        (b"to=ada", [("/body", ("to=ada",))]),
+        (b"", []),
+        (b"\xff\xfe", [("/body_size", ("2",)), ("/body_sha256", None)]),
+    ):
+        call = shown_call(a_request(path, body))
+        sha256 = hashlib.sha256(body).hexdigest()
+        assert (call.method, call.target) == ("POST", path)
+        assert [(each.label, each.lines) for each in call.fields] == [
+            (label, (sha256,) if lines is None else lines) for label, lines in rows
+        ]
+
+
+@pytest.mark.parametrize(
+    ("ask", "line"),
+    [
+        (an_ask(), "send_email"),
+        (a_request("/a?b=1"), "POST /a?b=1"),
+        (a_message(), "a message for any skill"),
+        (a_message("su m"), "a message for su⟨U+0020⟩m"),
+    ],
+)
+def test_a_call_has_a_line_of_its_own(ask: Any, line: str) -> None:
+    assert in_one_line(ask.method, ask.target, ask.params) == line
 
 
 @pytest.mark.holds("consent/shown", "invisible")

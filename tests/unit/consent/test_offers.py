@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.world.asked import GATEWAY, PARAMS, SCOPE, WORLD, allowed, an_ask
+from tests.world.asked import GATEWAY, PARAMS, SCOPE, WORLD, a_message, a_request, allowed, an_ask
 from tests.world.delegations import NOW
 
 from accredit.consent import Ask, CallTerms, chain_allowed, evaluate_call
 from accredit.consent.asks import AskedRefusal
-from accredit.consent.offers import MAX_LIKE_SECONDS, Offer, offers_for, parts_of
+from accredit.consent.offers import MAX_LIKE_SECONDS, Offer, concerns_money, offers_for, parts_of
 from accredit.errors import NotOffered, UnusableAnswer
 from accredit.limits import ASK_SECONDS, MAX_LIKE_CALLS
 from accredit.policy.constraint_words import constraint
@@ -36,6 +36,46 @@ def choice(ask: Ask, key: str, facts: Any = None) -> Offer:
 def terms(offer: Offer) -> CallTerms:
     (found,) = [CallTerms.read(each) for each in offer.constraints if isinstance(each, Extension)]
     return found
+
+
+@pytest.mark.holds("consent/offers", "one-call")
+@pytest.mark.parametrize(
+    ("ask", "other", "words"),
+    [
+        (a_request(), a_request("/api/mail/messages/8/send"), "this path and body"),
+        (a_request(), a_request(body=b'{"to":"eve"}'), "this path and body"),
+        (a_message("summarize"), a_message(), "this very message"),
+    ],
+)
+def test_a_request_or_a_message_is_allowed_by_itself_alone(ask: Ask, other: Ask, words: str) -> None:
+    assert keys(ask) == ["once"]
+    once = choice(ask, "once")
+    assert once.words == f"Only this call: {words}, once, within 10 minutes"
+    cert = issue_delegation(WORLD.owner.signer(), once.grant(ask, "c1", NOW), vocabulary=ask.refusal.scopes)
+    assert cert.scope == ask.refusal.scopes
+    assert chain_allowed(allowed(ask, cert), ask, NOW) == (cert,)
+    with pytest.raises(UnusableAnswer, match="not for this call"):
+        chain_allowed(allowed(other, cert), other, NOW)
+    part = replace(once, scopes=once.scopes[:-1] or ("mcp:tool",)).grant(ask, "c2", NOW)
+    less = issue_delegation(WORLD.owner.signer(), part, vocabulary=part.scope)
+    with pytest.raises(UnusableAnswer, match="every scope"):
+        chain_allowed(allowed(ask, less), ask, NOW)
+
+
+@pytest.mark.holds("consent/offers", "caution")
+@pytest.mark.parametrize(
+    ("target", "body"), [("/pay?amount=5", b""), ("/pay", b'{"amount":5}'), ("/pay", b'[{"x":{"amountUsd":5}}]')]
+)
+def test_money_is_seen_in_a_query_and_in_a_body(target: str, body: bytes) -> None:
+    assert concerns_money(a_request(target, body), {})
+    assert not concerns_money(a_request(), {})
+
+
+@pytest.mark.holds("consent/offers", "limits")
+def test_none_of_several_scopes_is_a_wildcard() -> None:
+    refusal = AskedRefusal("ratify_scope_denied", "custom:ask", required_scopes=("custom:ask", "identity:delegate"))
+    with pytest.raises(NotOffered):
+        offers_for(a_message(refusal=refusal), is_new=False)
 
 
 @pytest.mark.holds("consent/offers", "one-call")

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.world.asked import GATEWAY, NOW, WORLD, an_ask
+from tests.world.asked import GATEWAY, NOW, WORLD, a_message, a_request, an_ask
 
 from accredit.consent import Ask
 from accredit.consent.asks import AskedGateway, AskedRefusal, Asker, ServerWords
@@ -30,6 +30,30 @@ def test_the_persons_names_stand_as_they_are__and_those_that_others_give_themsel
     assert (
         title == "An agent that calls itself “Ada” asks to call send_email on the gateway at http://127.0.0.1:8484/mcp"
     )
+
+
+@pytest.mark.holds("console/views", "order")
+def test_a_request_and_a_message_say_which_api_or_agent_at_which_gateway() -> None:
+    gateway = AskedGateway("9f0c2d11aabbccdd/mail", "http://127.0.0.1:8484")
+    for ask, title, first in (
+        (a_request(gateway=gateway), "POST /api/mail/messages/7/send", "POST /messages/{id}/send"),
+        (a_message("summarize", gateway=gateway), "send a message for summarize", "send a message for summarize"),
+        (a_message(gateway=gateway), "send a message for any skill", "send a message for any skill"),
+    ):
+        described = describe(ask, circumstances(is_new=False))
+        assert described.title == f"Assistant asks to {title} on the gateway at http://127.0.0.1:8484"
+        assert described.warnings[0].text == f"this agent was not allowed at this desk to {first} before."
+        facts = {each.label: each for each in described.who}
+        assert facts["gateway"].note == "so the agent says; 9f0c2d11aabb…/mail, which has no name yet"
+    assert "it needs custom:ask and comms:email:send, " in facts["refused because"].text
+    named = describe(a_request(gateway=gateway), circumstances(names={**NAMES, gateway.id: "my mail"}))
+    assert named.title.endswith(" on “my mail”")
+
+
+def test_a_body_that_is_not_shown_is_told_as_such() -> None:
+    told = [each.lead for each in describe(a_request(body=b"\xff"), circumstances()).warnings]
+    assert "Not shown:" in told
+    assert "Not shown:" not in [each.lead for each in describe(a_request(), circumstances()).warnings]
 
 
 @pytest.mark.holds("console/views", "order")

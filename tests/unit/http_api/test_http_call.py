@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.unit.ratify.world import NOW, constraint
 from tests.world.decisions import Deployment, call, draw, granted, prove, with_proof
 
+from accredit.consent import CallTerms
 from accredit.http_api.call import HttpCall, http_call
 from accredit.http_api.facts import http_facts
 from accredit.http_api.routes import Match, RouteTable
@@ -166,6 +167,29 @@ def test_what_is_kept_names_no_path() -> None:
     assert "secret" not in repr(kept)
     assert kept.workspace_id == "accredit/http/v1"
     assert asked.target == "POST /messages/{id}/send"
+
+
+@pytest.mark.holds("http_api/call", "constrained")
+@pytest.mark.parametrize("protocol", ["http", "authorize"])
+def test_a_certificate_for_one_request_is_for_no_other_path_query_or_body(protocol: Any) -> None:
+    body = b'{"to":"ada"}' if protocol == "http" else b""
+    asked = request("POST", "/messages/7/send?a=1", body, protocol=protocol)
+    digest = asked.call_digest().hex()
+    terms = CallTerms(gateway=VERIFIER, method="POST", target=("POST /messages/{id}/send",), params_sha256=digest)
+    chain = granted("email:send", constraints=(terms.constraint(),))
+
+    def error(target: str, sent: bytes = body) -> str:
+        return deployment().error(proven(request("POST", target, sent, protocol=protocol), chain=chain))
+
+    assert error("/messages/7/send?a=1") == ""
+    for other in ("/messages/8/send?a=1", "/messages/7/send?a=2", "/messages/7/send"):
+        assert error(other) == "ratify_constraint_denied"
+    if protocol == "http":  # a proxy that asks passes no body on
+        assert error("/messages/7/send?a=1", b"other") == "ratify_constraint_denied"
+    # What bound the body alone, before paths were covered, is for no request.
+    old = CallTerms(gateway=VERIFIER, method="POST", target=terms.target, params_sha256=sha256(body).hexdigest())
+    chain = granted("email:send", constraints=(old.constraint(),))
+    assert error("/messages/7/send?a=1") == "ratify_constraint_denied"
 
 
 def test_a_match_without_an_entry_has_no_facts() -> None:

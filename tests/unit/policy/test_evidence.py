@@ -14,6 +14,7 @@ from tests.world.signed_calls import PARAMS, SESSION, SignedCall, judged, lied, 
 
 from accredit.attest import CallRecord, Statement, sha256_hex, timestamp
 from accredit.consent import CallTerms
+from accredit.consent.call import request_digest
 from accredit.policy.evidence import Auditor, Evidence, Part, sentence
 
 pytestmark = pytest.mark.holds("attest/canonical")
@@ -295,6 +296,25 @@ def test_constraints_that_the_record_answers_hold__and_the_others_are_listed() -
     )
     found = judged(constrained(*open_ends))
     assert (found.allowed.verified, len(found.unanswered)) == (True, len(open_ends))
+
+
+@pytest.mark.holds("policy/evidence", "constraints", "path")
+@pytest.mark.parametrize(("protocol", "sent"), [("http", PARAMS.hex()), ("authorize", "")])
+def test_a_constraint_for_one_request_is_answered_only_for_who_knows_its_path(protocol: str, sent: str) -> None:
+    route, path = "POST /messages/{id}/send", "/api/mail/messages/7/send"
+
+    def answered(digest: str, target: str | None) -> bool:
+        terms = CallTerms(gateway=GATEWAY, method="POST", target=(route,), params_sha256=digest)
+        call = said(constrained(terms.constraint()), protocol=protocol, method="POST", target=route)
+        found = Auditor({HUMAN.public_key: "Owner"}, target=target).judge(*call)
+        assert found is not None
+        assert found.allowed.verified is True
+        return not found.unanswered
+
+    digest = request_digest(path, sent).hex()
+    assert answered(digest, path)
+    assert not any(answered(digest, target) for target in (None, "", "/api/mail/messages/8/send", "/\ud800"))
+    assert not answered(PARAMS.hex(), path), "the body's digest alone names no request"
 
 
 def test_sealed_sessions_and_servers_of_a_gateway_are_known_by_their_names() -> None:

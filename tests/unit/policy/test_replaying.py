@@ -338,6 +338,17 @@ def test_each_open_answer_has_words() -> None:
     assert {"arguments", "uses", "definition", "proof", "token", "task"} < OPEN.keys()
 
 
+@pytest.mark.holds("policy/replaying", "unknown")
+def test_whether_a_delegation_for_one_request_was_for_that_path_is_unknown() -> None:
+    asked, digest = record(call("list_inbox"), granted("email:read"))
+    made = replace(asked, call=replace(asked.call, method="GET", target="GET /{id}", protocol="http"))
+    terms = CallTerms(gateway=VERIFIER, method="GET", target=("GET /{id}",), params_sha256=digest.hex())
+    chain = granted("email:read", constraints=(terms.constraint(),))
+    now = policy(catalog=Catalog(routes={"GET /{id}": Entry(scope="email:read")}))
+    again = Replayer(ReplayConfiguration(VERIFIER, NEW, {"": ServerTerms(now)}))
+    assert again.decide(made, digest, chain) == Verdict(False, open="arguments")
+
+
 def test_a_request_to_an_api_is_decided_by_the_route_that_it_has_now__where_that_is_certain() -> None:
     entry = Entry(scope="email:read")
     asked, digest = record(call("list_inbox"), granted("email:read"))

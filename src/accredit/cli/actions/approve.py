@@ -25,7 +25,7 @@ from accredit.cli.actions.desk import ask_desk
 from accredit.consent.answers import Answer, chain_allowed
 from accredit.consent.asks import Ask, check_ask, read_ask
 from accredit.consent.offers import Offer
-from accredit.consent.shown import in_quotes, one_word
+from accredit.consent.shown import in_one_line, in_quotes, one_word
 from accredit.console.desk import Choice, signed_certificate
 from accredit.console.names import known_names
 from accredit.console.settings import find_key, read_settings
@@ -179,7 +179,7 @@ def _row(ask: dict[str, Any], names: Mapping[str, str]) -> list[str]:
     return [
         ask["code"],
         f"{called} ({agent['id'][:8]}…)",
-        one_word(ask["target"]),
+        in_one_line(ask["method"], ask["target"], ask["params"]),
         one_word(ask["gateway"]["url"] or ask["gateway"]["id"]),
         words.relative(until, unix_seconds()),
     ]
