@@ -309,7 +309,7 @@ class OAuthError(AccreditError):
     """A request to the gateway's own authorization server, or a client's metadata, that is refused.
 
     `error` is the code that the client gets (RFC 6749 sections 4.1.2.1 and 5.2, RFC 7591 section 3.2.2, RFC 8707
-    section 2). `detail` is public, short, in ASCII, and quotes nothing that a client sent.
+    section 2). `detail` is public, short, in ASCII, and does not quote what a client sent.
     """
 
     def __init__(self, error: str, detail: str) -> None:
@@ -341,8 +341,8 @@ class KeysUnavailable(AccreditError):
 
 
 class AccessTokenError(AccreditError):
-    """The authorization server gave no token for the upstream. The text is for the log, and quotes nothing of an
-    answer. `word` is the error's code, if it is one that the specification names."""
+    """The authorization server gave no token for the upstream. The text is for the log, and does not quote the answer.
+    `word` is the error's code, if it is one that the specification names."""
 
     def __init__(self, reason: str, word: str = "") -> None:
         super().__init__(reason)
@@ -350,7 +350,7 @@ class AccessTokenError(AccreditError):
 
 
 class CollectorError(AccreditError):
-    """The collector of telemetry may not have accepted a message. The text is for the log, and quotes nothing of the
+    """The collector of telemetry may not have accepted a message. The text is for the log, and does not quote the
     collector's answer. `passing` says that it may accept the same message later, after at least `wait` seconds."""
 
     def __init__(self, reason: str, *, passing: bool = True, wait: float = 0.0) -> None:
@@ -372,7 +372,7 @@ class UnsupportedRevision(AccreditError):
 
 
 class RoundsError(AccreditError):
-    """A multi-round-trip request that can't go on (2026-07-28, basic/patterns/mrtr)."""
+    """A multi-round-trip request that can't continue (2026-07-28, basic/patterns/mrtr)."""
 
 
 class RoundsExceeded(RoundsError):
@@ -473,7 +473,7 @@ class AskError(ConsentError):
 
 
 class AskGone(ConsentError):
-    """There is no such ask any more: it has ended, was taken, or its digits were typed wrong too often."""
+    """The ask is gone: it has expired, was taken, or its digits were typed wrong too often."""
 
 
 class DeskRequestError(ConsentError):

@@ -209,7 +209,7 @@ class Rejected(Enum):
     UNKNOWN = "unknown"
     """It was never given out, or is over."""
     UNFIT = "unfit"
-    """A code that was presented by somebody for whom it was not. It is used up."""
+    """A code that was presented by somebody else than its client. It is used up."""
     REUSED = "reused"
     """It was used before. The login that came of it has ended with this."""
 
@@ -308,10 +308,11 @@ class DoorStore(Protocol):
 class HeldAsk(Struct, frozen=True):
     """An ask that gateways hold until a person answers it.
 
-    `key` (32 bytes) is of what is asked. Asks of one `asker` (32 bytes) are counted together. `person` is the id of the
-    root key that is asked; it is "" if whoever types the `code` is asked. `text` is the sealed ask. `answer` is b""
-    until there is one. `tries` counts the digits that were typed. Nothing here is verified but by who unseals `text`
-    (`gateway.holding`) and checks the certificates in `answer`: a thief with write access to the store can write rows.
+    `key` (32 bytes) identifies what is asked. Asks of one `asker` (32 bytes) are counted together. `person` is the id
+    of the root key that is asked; it is "" if the ask is for whoever types the `code`. `text` is the sealed ask.
+    `answer` is b"" until there is one. `tries` counts the digits that were typed. Nothing here is verified but by who
+    unseals `text` (`gateway.holding`) and checks the certificates in `answer`: a thief with write access to the store
+    can write rows.
     """
 
     key: bytes
@@ -351,7 +352,7 @@ class AskStore(Protocol):
         ...
 
     async def answered(self, *, now: int) -> Sequence[str]:
-        """Return the codes of the asks that have an answer, which nobody has taken yet."""
+        """Return the codes of the asks whose answer is there, but not taken yet."""
         ...
 
     async def answer(self, key: bytes, answer: bytes, *, keep_until: int, now: int) -> bool:
@@ -421,7 +422,7 @@ class KeySets(Protocol):
 
 
 class ClientSource(Protocol):
-    """Where OAuth clients' metadata documents are."""
+    """Finds OAuth clients' metadata documents."""
 
     async def client(self, url: str, peer: str) -> "Client":
         """Return the client whose document is at a URL; `peer` is who asks. Raises `OAuthError`."""
@@ -433,7 +434,7 @@ class ClientSource(Protocol):
 
 
 class People(Protocol):
-    """Where people log in."""
+    """The identity provider at which people log in."""
 
     async def login_url(self, redirect_uri: str, state: str, secret: str) -> str:
         """Return where a person logs in. Raises `LoginUnavailable`."""

@@ -10,7 +10,7 @@ that stand twice, in another spelling, or that A2A 1.0 does not have, are not in
 - [same-task] An answer about a task is about that which the request names. All events of a stream are about the task of
   the first. A message in a task is that task's, also in a list.
 - [message-alone] A message is the only event of its stream. Nothing follows an error.
-- [same-context] If the request names a conversation, its answer is of that one, and so are all events.
+- [same-context] If the request names a conversation, the answer and all events belong to it.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ class _Error(Struct, frozen=True, omit_defaults=True):
 
 
 class Judged(NamedTuple):
-    """A judged answer. `result` is of the method's type; it is None if the answer is an error (then `code` is set) or
+    """A judged answer. `result` has the method's type; it is None if the answer is an error (then `code` is set) or
     null. `task` and `context` are the ids of what the answer is about, or ""."""
 
     result: shapes.Answered | None

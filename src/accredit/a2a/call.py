@@ -1,13 +1,13 @@
 """A request of A2A as the decision sees it: what it is about, and what a proof for it is bound to. No I/O.
 
 - [binding] A proof covers the method, the skill or the task that it is about, the params in the form of RFC 8785
-  without the proof, the scope, the gateway with the agent's name, and the protocol. It is good for this request alone.
-- [label] A2A has a label of its own. A proof for A2A is never good for MCP or an HTTP API, and none of theirs for A2A.
+  without the proof, the scope, the gateway with the agent's name, and the protocol. It is valid for this request alone.
+- [label] A2A has a label of its own. A proof for A2A is never valid for MCP or an HTTP API, and none of theirs for A2A.
 - [one-proof] A proof is in the header `Ratify-Proof`, or in `params.metadata`, in one spelling. Two that differ are
   an invalid proof. So is text that is not base64url without padding.
 - [skill] A message that names a skill needs the agent's scope and the skill's. One that names none needs those of all
   skills, since no request of A2A says which skill it is for. An unknown skill is refused.
-- [continued] A message that goes on with a task needs what that task's earlier messages needed, too.
+- [continued] A message that continues a task needs what that task's earlier messages needed, too.
 - [own] Each task that a message names must be the caller's.
 """
 

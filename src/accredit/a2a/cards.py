@@ -39,8 +39,8 @@ those of `skills`."""
 
 
 class CardTerms(NamedTuple):
-    """What a card says besides what the agent does: the `url` of the agent on the gateway, and for which verifier a
-    proof is made. `entries` are what messages need, by skill. It says that the agent `pushes` only if it may."""
+    """The gateway's part of a card: the `url` of the agent on the gateway, and the verifier for which proofs are made.
+    `entries` says what messages need, by skill. `pushes` says whether the agent may push."""
 
     url: str
     verifier_id: str

@@ -45,7 +45,7 @@ def a2a_error(code: int) -> Told:
 
 
 def error_told(error: AccreditError) -> Told | None:
-    """Return what a client is told of an error, or None if A2A has no word for it."""
+    """Return an error as the client gets it, or None if A2A has no code for it."""
     match error:
         case ProofRefused():
             own = _WORDS.get(error.error)

@@ -54,8 +54,8 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """A request as it was read. `params` is of its method's type, and `plain` the same params, without the proof, as
-    Python values. `form` is the form of RFC 8785 of `plain`, and `digest` the SHA-256 of that. `target` is the skill
+    """A request as it was read. `params` has its method's type, and `plain` holds the same params, without the proof,
+    as Python values. `form` is the form of RFC 8785 of `plain`, and `digest` the SHA-256 of that. `target` is the skill
     that a message names, or the task's id. `proof` is the text in `metadata`."""
 
     id: MessageId
@@ -69,7 +69,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 
     @property
     def does(self) -> Method:
-        """What the method is."""
+        """The facts of the method."""
         return METHODS[self.method]
 
     @property

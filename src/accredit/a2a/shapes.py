@@ -109,7 +109,7 @@ class Configuration(Sent, frozen=True, kw_only=True):
 
 
 class Params(Sent, frozen=True, kw_only=True):
-    """What the params of all methods have."""
+    """The members that the params of all methods have."""
 
     tenant: Text = UNSET
 

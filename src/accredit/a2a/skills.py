@@ -2,7 +2,7 @@
 
 - [own-scope] Every message needs `custom:SERVER:ask`, and a message that names a skill needs that skill's own scope
   besides, `custom:SERVER:SKILL`. No two skills have the same.
-- [sensitive] A skill is sensitive if a word of its id or name is of an action that nobody takes back ("send").
+- [sensitive] A skill is sensitive if a word of its id or name stands for an action that can't be undone ("send").
 - [left-out] A skill is left out, and so will be refused, if the card has its id twice or no file could hold it.
 - [one-way] Where the agent is, the first interface says that is JSON-RPC of A2A 1.0. Other interfaces are not used.
 
@@ -24,7 +24,7 @@ MAX_PROPOSED_SKILLS = 500
 
 
 class ProposedSkill(NamedTuple):
-    """What is proposed for a skill, and why."""
+    """The proposed entry for a skill, and the reason."""
 
     skill: Skill
     scope: str
@@ -33,8 +33,8 @@ class ProposedSkill(NamedTuple):
 
 
 class ProposedSkills(NamedTuple):
-    """What is proposed for an agent: `skills` that have no table yet, and what was `left_out`, with the reason. `gone`
-    are configured skills that the card does not have."""
+    """The proposals for an agent: the `skills` that have no table yet, and those `left_out`, each with the reason.
+    `gone` are configured skills that the card lacks."""
 
     skills: list[ProposedSkill]
     left_out: list[tuple[str, str]]

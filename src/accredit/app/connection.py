@@ -59,7 +59,7 @@ class _Deadlines:
         self._until[connection] = self._loop.time() + seconds
         self._until.move_to_end(connection)
         if self._timer is None:
-            # In a context of its own: the timer goes on for ever, and would keep that of the call it began with.
+            # In a context of its own: the timer never ends, and would keep its caller's context.
             self._timer = self._loop.call_later(seconds, self._close_late, context=Context())
 
     def end(self, connection: "ClientConnection") -> None:

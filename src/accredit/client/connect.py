@@ -155,9 +155,9 @@ async def run(connecting: Connecting, make_host: Callable[[], HostConnection]) -
 
 
 class _Open(Struct):
-    """An open request of the host: whether it is of the modern era, and which extensions it declares. `holding` is the
-    task that waits for a person's answer to it, once a person is asked. `by_page` says that the host is first asked to
-    show a page."""
+    """An open request of the host: whether it belongs to the modern era, and which extensions it declares. `holding` is
+    the task that waits for a person's answer to it, once a person is asked. `by_page` says that the host is first asked
+    to show a page."""
 
     message: JSONRPCRequest
     modern: bool

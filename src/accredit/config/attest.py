@@ -53,7 +53,7 @@ def build_records(loaded: Loaded) -> RecordSettings | None:
 
 
 def build_log_signer(loaded: Loaded) -> LogSigner:
-    """Return the signer of the log. Processes forked from this one may go on using it. Raises `ConfigurationError`."""
+    """Return the signer of the log. Processes forked from this one may use it, too. Raises `ConfigurationError`."""
     signer, records = load_log_signer(_log_key_file(loaded)), _record_signer(loaded)
     if records is not None and records.id == signer.id:
         raise ConfigurationError(

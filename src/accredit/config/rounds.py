@@ -23,7 +23,7 @@ from accredit.rounds import KeyRing, parse_keys
 
 def build_rounds(loaded: Loaded, own: KeyRing | None = None) -> RoundsSettings:
     """Return how `requestState` is sealed: with the keys in the configured file, else with `own` if given, else with a
-    new key. Raises `ConfigurationError`, which quotes nothing of the file."""
+    new key. Raises `ConfigurationError`, which does not quote the file."""
     rounds, cluster = loaded.config.rounds, loaded.config.cluster
     if rounds.keys_file is not None and cluster.keys_file is not None:
         raise ConfigurationError(

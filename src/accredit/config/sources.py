@@ -1,7 +1,7 @@
 """Values that are not in the configuration itself: it names an environment variable or a file that holds them. I/O:
 reads the files.
 
-Checked in this order; each failure is a `ConfigurationError`, which quotes nothing of a value:
+Checked in this order; each failure is a `ConfigurationError`, which never quotes a value:
 
 - the variable is set; the file exists, is no longer than `limits` says, and only its owner can read it;
 - the file is UTF-8. From a secret or a header, all line ends at its end are removed. From the value of a command's

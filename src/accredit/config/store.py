@@ -1,6 +1,6 @@
 """Builds the store that `[store]` names. Looks at files.
 
-Checked in this order; each failure is a `ConfigurationError`, which quotes nothing of a database's URL:
+Checked in this order; each failure is a `ConfigurationError`, which never quotes a database's URL:
 
 - the URL names a store of a kind that is known and installed. If it is a file, its folder exists;
 - with a PostgreSQL database, `store.replicas` is set: it says whether a commit waits for another machine, which the

@@ -121,7 +121,7 @@ def check_place(request: DeskRequest, gateway: str, now: int) -> None:
 
 
 def is_likely(request: DeskRequest, person: HybridPublicKey) -> bool:
-    """Return whether the Ed25519 parts of a request's signatures are good. It takes a third of the time of
+    """Return whether the Ed25519 parts of a request's signatures are valid. It takes a third of the time of
     `check_signed`, and nobody else gets that far."""
     key = person
     if request.session is not UNSET:

@@ -1,7 +1,7 @@
 """Asks that gateways hold: a client's, which wants to act for a person, and when an answer allows one. No I/O.
 
 A client's ask is not signed. It is the gateway's word about a client that speaks only OAuth, and about a key that the
-gateway has made for it. The person allows it by a certificate for that key, good at that gateway alone.
+gateway has made for it. The person allows it by a certificate for that key, which is valid at that gateway alone.
 
 An answer is used only if all of these hold (`chain_of`):
 
@@ -110,11 +110,11 @@ class ClientAsk(WireObject, frozen=True, dict=True):
 
     @property
     def principals(self) -> tuple[str, ...]:
-        """Nobody: whoever types the code is asked."""
+        """No principals: the ask is shown to whoever types its code."""
         return ()
 
     def json(self) -> dict[str, Any]:
-        """Return what a person, or a program in their place, is told of the ask."""
+        """Return the ask as a person, or a program in their place, is shown it."""
         client = self.client
         return {
             "kind": "client",

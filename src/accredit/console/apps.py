@@ -1,16 +1,17 @@
 """Lets in an app that speaks only OAuth, by the code that its gateway's page shows: on the page *Connect an app*, and
 by `accredit connect-app`. I/O: the gateway elsewhere, and files in the person's folder.
 
-- [by-code] An app is found by its code alone, at the gateways elsewhere, with the person's signature. Nobody is shown
-  an app because somebody else has begun with it.
+- [by-code] An app is found at the gateways elsewhere by its code alone, with the person's signature. So nobody can make
+  an app appear on another person's desk.
 - [told] What the app is called is its own word, and is quoted. Hosts are those of the URLs that were checked.
-- [pinned] A signature is good at whichever gateway has the id that the ask names. So that id is pinned to the app's
-  endpoint, as `connect` pins it (`client.pins`). One that the person or their agents on this machine know under another
-  URL is refused before anything is signed. Not checked: whether a gateway that is met first has the id that it claims.
-- [nonce] On the page, an answer needs the nonce that came with the app. It is good once, and a yes needs the
-  passphrase, as a delegation for days does.
-- [kept] What is signed is in a file, and on the page in the journal, before the gateway gets it: so it can be taken
-  back, whatever becomes of the answer.
+- [pinned] A signature is valid at any gateway that has the id named in the ask. So that id is pinned to the app's
+  endpoint, as `connect` pins it (`client.pins`). An id that the person or their agents on this machine know under
+  another URL is refused before anything is signed. Not checked: whether a gateway that is met first has the id that it
+  claims.
+- [nonce] On the page, an answer needs the nonce that came with the app. It works once. A yes needs the passphrase, as a
+  delegation for days does.
+- [kept] What is signed is written to a file (on the page: to the journal) before the gateway gets it. So it can be
+  revoked, whatever happens to the answer.
 - [digits] The six digits appear here alone. Whoever began the gateway's page has to type them there.
 """
 

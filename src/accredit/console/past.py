@@ -33,7 +33,7 @@ _ID_CHARS = 32
 
 
 class Past:
-    """What journal entries prove about agents, gateways and calls. `add` takes further entries."""
+    """The facts that journal entries prove about agents, gateways and calls. `add` takes further entries."""
 
     def __init__(self, entries: Iterable[Entry] = (), person: HybridPublicKey | None = None) -> None:
         """`person` is the key that verifies entries of allowed calls. Without it, these are all ignored."""

@@ -7,7 +7,7 @@ told:
   signature of the delegation, or of those above it, is bad.
 - [nonce] The nonce is the one that the page was given with this delegation.
 - [unlocking] The key is unlocked, or the person gives the passphrase.
-- [journal] An entry about it is written to the journal. If that fails, the revocation goes on: it does not wait for a
+- [journal] An entry about it is written to the journal. If that fails, the revocation continues: it does not wait for a
   disk.
 - [lists] The id is added to the list at each named place (`revoking`). If that fails at a place, the page says so, and
   it can be retried.
@@ -54,8 +54,8 @@ _PAUSE_SECONDS = 0.5
 
 
 class TakingBack:
-    """What a revocation needs: the person's desk, the places of the person's list, the gateways to ask, and those
-    `elsewhere`."""
+    """The parts that a revocation needs: the person's desk, the places of the person's list, the gateways to ask, and
+    those `elsewhere`."""
 
     def __init__(
         self,

@@ -66,7 +66,7 @@ _GRACE_SECONDS = 2
 
 
 class DeskPlaces(Struct, frozen=True):
-    """Where the desk's files are: its socket, its journal's folder, and the folder of keys and names."""
+    """The paths of the desk's files: its socket, its journal's folder, and the folder of keys and names."""
 
     socket: Path
     state: Path

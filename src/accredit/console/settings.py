@@ -101,7 +101,7 @@ def _unlock_seconds(text: str, path: Path) -> int | None:
 
 
 def keys_in(folder: Path, kind: Literal["human"] = "human") -> list[Path]:
-    """Return the paths of the private keys in a folder whose public halves say that they are of this kind."""
+    """Return the paths of the private keys in a folder that are of this kind, by their public halves."""
     found: list[Path] = []
     candidates = sorted(folder.glob("*.pub"))[:MAX_KEY_FILES] if folder.is_dir() else []
     for public in candidates:

@@ -4,9 +4,9 @@
 - [passphrase] Otherwise a signature needs the passphrase. The person can give it on the desk's terminal or in pinentry,
   or by `accredit desk unlock`. The prompt says what the signature is for. A signature that always needs the passphrase
   ([duration]) has a prompt of its own. If the desk was started with a passphrase file, the file answers all prompts.
-- [duration] After that the key stays open for as long as `desk.toml` says, by default 15 minutes. But a sensitive
-  signature (`each`) always needs the passphrase. With `unlock = "each"`, all do. The person may then type it before a
-  signature waits for the key: it opens the key only for the signature that the person was shown.
+- [duration] Once the passphrase was given, the key stays open for as long as `desk.toml` says, by default 15 minutes. A
+  sensitive signature (`each`) needs the passphrase each time; with `unlock = "each"`, all do. A passphrase that is
+  typed ahead opens the key only for the signature that the person was shown.
 - [lock] `lock` forgets the key and the passphrase at once, and cancels a prompt. A signature that waits for the key is
   then not made.
 

@@ -94,7 +94,8 @@ class ApiServer:
 
     @property
     def beginning(self) -> bytes:
-        """How the targets begin of all requests to the API: an agent is also at the path itself."""
+        """The prefix of all targets of the API. An agent is also at the path itself, so its prefix has no slash at the
+        end."""
         return self.prefix.rstrip(b"/") if isinstance(self._relay, A2aRelay) else self.prefix
 
     def serves(self, raw_path: bytes) -> bool:

@@ -83,7 +83,7 @@ class RequestHead:
     `root` is the mount path, and `path` the decoded path below it. `raw_path` is the whole path, as it came.
 
     A head is immutable, since the requests of a connection may share it. To remove a field, another head is made, and
-    only that one is forwarded. What depends on the head alone is computed once.
+    only that one is forwarded. Facts that depend on the head alone are computed once.
     """
 
     def __init__(

@@ -25,12 +25,12 @@ Whoever serves a client that speaks only OAuth holds an ask, waits, and takes it
     asked = holding.of_question(question, session)                           # None: an id that was made up
 
 - [sealed] What the store holds of an ask is sealed with keys that gateways share, for this very row: its key, asker,
-  person and code. So whoever can only write the store can't have a person asked something else. A row that does not
-  open is none.
-- [digits] They are drawn when a client's ask is held, and told to whoever has answered with a person's key, and to
-  nobody else. After `MAX_DIGIT_TRIES` wrong ones the ask is gone, in whatever gateways they were typed. Tries are
-  counted in the store and in each process: who can write the store can't set them back.
-- [questions] The id of a request about an ask is sealed for the one who gets it. So it is known again without being
+  person and code. So somebody who can only write to the store can't have a person asked something else. A row that does
+  not open counts as absent.
+- [digits] They are drawn when a client's ask is held, and shown only to the person who has answered with their key.
+  After `MAX_DIGIT_TRIES` wrong tries at any gateways, the ask is gone. Tries are counted in the store and in each
+  process, so that somebody who can write to the store can't reset them.
+- [questions] The id of a request about an ask is sealed for the session that gets it. So it is recognised without being
   stored, and nobody else can make one.
 - [once] Exactly one answer is kept, and exactly one caller takes the ask with it (`ports.AskStore`).
 """
@@ -161,7 +161,7 @@ class Holding:
             await asyncio.sleep(min(ASK_POLL_SECONDS, left))
 
     async def answer(self, held: OpenAsk, answer: bytes) -> bool:
-        """Answer an ask; return whether it has this answer now. It is kept for as long as an ask is good. Raises
+        """Answer an ask; return whether it has this answer now. It is kept for as long as an ask is valid. Raises
         `StoreUnavailable`."""
         now = self.clock()
         return await self.store.answer(held.row.key, answer, keep_until=now + ASK_SECONDS, now=now)

@@ -109,8 +109,8 @@ def accepts(value: bytes | None, media_type: bytes) -> bool:
 
 
 def takes_events(value: bytes | None) -> bool:
-    """Return whether an `Accept` header names event streams, and so is of a client that reads them. MCP's clients do;
-    `*/*` may be of any program."""
+    """Return whether an `Accept` header names event streams, and so comes from a client that reads them. MCP's clients
+    do; `*/*` may be of any program."""
     return value is not None and EVENTS_TYPE in value.lower() and accepts(value, EVENTS_TYPE)
 
 

@@ -117,9 +117,10 @@ class MergedUpstream:
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """What is said of an agent besides its skills. `card_path` is where its card is on its host. `public_url` is its
-    URL for clients; if that is "", it is made of the scheme (`tls`) and of the host that a client names. `push_urls`
-    are the addresses to which it may push. With `client_contexts`, a client may make up the id of a conversation."""
+    """The settings of an agent, without its skills. `card_path` is the card's path on the agent's host. `public_url` is
+    the agent's URL for clients; if it is "", the URL is built from the scheme (`tls`) and the host that a client names.
+    `push_urls` are the addresses to which it may push. With `client_contexts`, a client may make up the id of a
+    conversation."""
 
     card_path: str = "/.well-known/agent-card.json"
     public_url: str = ""

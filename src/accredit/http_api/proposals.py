@@ -102,7 +102,7 @@ def propose(
 
 
 def _leave_ambiguous(kept: dict[str, Proposal], out: list[tuple[Proposal, str]]) -> None:
-    """Leave out the routes as which what was left out would count ([not-another]), and so on."""
+    """Leave out each route that would match requests of a route already left out ([not-another]), until none is."""
     alike = _by_length(one.route for one in kept.values())
     left = [one for one, _ in out]
     while left:

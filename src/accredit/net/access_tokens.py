@@ -9,7 +9,7 @@ There is one token for the gateway itself or, if callers' tokens are exchanged, 
   callers that need the token wait for it. The request continues if a caller leaves.
 - [failure] If there is no token, `UpstreamLeftOut` is raised: no call proceeds without one.
 - [pause] After a failed connection to the authorization server, no request is made for any token for a moment. If the
-  server only refused one caller's token, requests for others go on: they must not suffer for it.
+  server only refused one caller's token, requests for others continue: they must not suffer for it.
 - [rejection] A token that the upstream server rejects is dropped, and the next call gets another one. This happens only
   so often.
 

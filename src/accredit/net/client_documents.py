@@ -1,6 +1,6 @@
 """The metadata documents of OAuth clients, fetched when they are needed and remembered for a while. I/O: the network.
 
-Anybody can make the gateway look at a URL, by asking for authorization in its name. So:
+Anybody can make the gateway fetch a URL, by naming it as a client's id. So:
 
 - [public-host] The document is at a public https URL of one spelling (`oauth.uris`). Its host's addresses are all
   public, and the one that is connected to is one of those that were checked (`fetch`, [public]).

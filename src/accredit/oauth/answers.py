@@ -3,7 +3,7 @@
 - [metadata] The document of RFC 8414 names only features that exist.
 - [iss] Each answer to a client's redirect URI names the issuer (RFC 9207), so that a client of several servers can't be
   made to send one server's code to another.
-- [no-words] An error for a client has a code of the specification and a sentence of ours, which quotes nothing from the
+- [no-words] An error for a client has a code of the specification and a sentence of ours, which never quotes the
   request.
 """
 

@@ -47,7 +47,7 @@ class Client(Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """What people are shown in one line: its host, and the name that it gives itself. The host is first, so that no
+        """The client in one line for people: its host, and the name that it gives itself. The host is first, so that no
         name looks like one."""
         return f"{self.host or 'an app without a host'}: {self.name}"
 
@@ -69,8 +69,8 @@ _read = msgspec.json.Decoder(_Metadata).decode
 
 
 def read_document(body: bytes, url: str) -> Client:
-    """Return the client that published a document at `url` ([document] to [name]). Raises `OAuthError`, which quotes
-    nothing of it."""
+    """Return the client that published a document at `url` ([document] to [name]). Raises `OAuthError`, which does not
+    quote it."""
     metadata = _read_metadata(body)
     if metadata.client_id != url:
         raise _refusal("its client_id is not the URL of the document")
@@ -80,8 +80,8 @@ def read_document(body: bytes, url: str) -> Client:
 
 
 def read_registration(body: bytes, given_id: str) -> Client:
-    """Return the client that registers itself, and gets this id ([document] to [name]). Raises `OAuthError`, which
-    quotes nothing of it."""
+    """Return the client that registers itself, and gets this id ([document] to [name]). Raises `OAuthError`, which does not
+    quote it."""
     metadata = _read_metadata(body)
     if not all(map(is_redirect_uri, metadata.redirect_uris)):
         raise OAuthError("invalid_redirect_uri", "the client's metadata: a redirect URI can't be used")

@@ -51,7 +51,7 @@ class Parameters:
 
 
 def read_parameters(text: bytes) -> Parameters:
-    """Read a query or a form ([size] to [once]). Raises `OAuthError`, which quotes nothing."""
+    """Read a query or a form ([size] to [once]). Raises `OAuthError`, which does not quote the input."""
     if len(text) > MAX_FORM_BYTES:
         raise OAuthError("invalid_request", f"more than {MAX_FORM_BYTES} bytes")
     if not _SPELLING.fullmatch(text):

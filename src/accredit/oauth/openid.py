@@ -4,8 +4,8 @@ The code flow, with a client secret, as HTTP Basic:
 
 - [metadata] The provider's metadata names exactly the configured issuer. The endpoints are https, or http on loopback
   for an issuer that is on loopback itself.
-- [one-secret] Each login has a random secret. It is the verifier of PKCE (S256), and the nonce is made of it. So a code
-  or an id token of another login is of no use in this one.
+- [one-secret] Each login has a random secret. It is the verifier of PKCE (S256), and the nonce is derived from it. So a
+  code or an id token of another login is of no use in this one.
 - [issuer-named] `iss` in the provider's redirect (RFC 9207), if it is there, is the issuer. It has to be there if the
   metadata says so.
 - [id-token] The id token is signed by a key of the provider, not with a symmetric algorithm. `iss` is the issuer, `aud`
@@ -90,7 +90,7 @@ _read_claims = msgspec.json.Decoder(_Claims).decode
 
 
 def read_provider(body: bytes, issuer: str) -> Provider:
-    """Return what a provider's metadata says ([metadata]). Raises `KeySetError`, which quotes nothing of it."""
+    """Return what a provider's metadata says ([metadata]). Raises `KeySetError`, which does not quote it."""
     read_key_set_url(body, issuer)
     try:
         provider = _read_provider(body)

@@ -19,8 +19,8 @@ PROOF_MEMBER = "com.ratifyprotocol/proof"
 class AgentCall(GuardedCall, frozen=True, dict=True):
     """A request to an agent. `target` is the skill that a message names ("" for none), or the task's id.
 
-    `continued` is the task that a message goes on with, `context` the conversation that it names; "" for none.
-    `push_url` is where the agent is asked to push to.
+    `continued` is the task that a message continues, `context` the conversation that it names; "" for none. `push_url`
+    is where the agent is asked to push to.
     """
 
     continued: str = ""

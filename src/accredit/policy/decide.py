@@ -23,7 +23,7 @@
   - The task is looked up between [revocation] and [replay], once the sender is certain. If this sender does not own the
     task, the request is refused, with the same text for every cause.
   - To see a task, its owner needs nothing more.
-  - A call that goes on with a task, as messages to agents do, needs what that task's own call needed, too, and so does
+  - A call that continues a task, as messages to agents do, needs what that task's own call needed, too, and so does
     whatever changes it afterwards.
   - To change a task, its owner needs the tool's scope and, if the tool is sensitive, a challenge issued here. A bound
     proof must be bound to that scope. The constraints are evaluated for the call that created the task, and no use is

@@ -13,7 +13,7 @@
   that the proxy does not send it on.
 - [skills] An agent has two skills of the tools' names, which no card shows. A message (`SendMessage`) for one of them
   is answered by the gateway with a message, makes no task, and takes no conversation.
-- [answer] The answer (`drill_answers`) holds nothing of the call, the caller or the gateway. If the call has an
+- [answer] The answer (`drill_answers`) reveals nothing about the call, the caller or the gateway. If the call has an
   argument `asks` that is true, its first leg (in the modern era) is answered with a state to bring back. So `accredit
   drill` can try forged states.
 """

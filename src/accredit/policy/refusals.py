@@ -62,7 +62,8 @@ def unknown_task(call: GuardedCall) -> ProofRefused:
 
 
 def task_not_kept(method: str, target: str) -> ProofRefused:
-    """-31003: the call was made and has become a task, but the task can't be stored, so nobody could ask about it."""
+    """-31003: the call was made and has become a task, but the task can't be stored, so that nobody could ask for its
+    result."""
     reason = "store_unavailable: the task that the call has become could not be remembered"
     result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason)
     return denial(GuardedCall(method, target, "", b"", None, None), None, result)

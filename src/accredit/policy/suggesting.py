@@ -158,8 +158,8 @@ class RefusedCalls(Struct):
 
 
 class Suggestion(NamedTuple):
-    """The tables to add to the catalog and the grants to sign; the calls that are allowed already, and those about
-    tasks; and the calls that stay refused, with the reasons."""
+    """The tables to add to the catalog, and the grants to sign. The counts: calls that are `allowed` already, calls
+    about `tasks`, and calls that stay `refused`, by reason."""
 
     tables: list[Table]
     grants: list[Grant]

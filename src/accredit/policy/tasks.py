@@ -35,7 +35,7 @@ on the rest can't be verified."""
 class MadeBy(Struct, frozen=True, kw_only=True):
     """The data for evaluating constraints of later requests about a task: the `facts` of the call that created it, the
     digest of that call's `params`, and the digests of the arguments that constraints name, by their JSON Pointers.
-    Digests are lower-case hex. `also` are the other skills by which messages went on with the task."""
+    Digests are lower-case hex. `also` are the other skills by which messages continued the task."""
 
     facts: dict[str, str | float] = {}
     params: str = ""
@@ -118,7 +118,7 @@ def read_made_by(task: Task) -> MadeBy:
 
 
 def with_skill(task: Task, skill: str) -> Task:
-    """Return a task that a message for this skill goes on with. Raises `StoreUnavailable`."""
+    """Return the task as it is once a message for this skill continues it. Raises `StoreUnavailable`."""
     made = read_made_by(task)
     if skill in (task.target, *made.also):
         return task

@@ -69,7 +69,7 @@ class TargetInfo(NamedTuple):
 
 
 def find_plain(method: str, target: str) -> TargetInfo:
-    """Return a resource or prompt that has no requirement of its own. It need not exist."""
+    """Return the facts of a resource or prompt without a requirement of its own, whether or not it exists."""
     return TargetInfo(target, _PLAIN.find(method, target))
 
 

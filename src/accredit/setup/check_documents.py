@@ -45,8 +45,8 @@ _Routes = dict[str, Entry]
 
 
 class ApiFinding(NamedTuple):
-    """A difference between the routes and the document. `counts_as` are the routes as which an operation's requests
-    count."""
+    """A difference between the routes and the document. `counts_as` are the other routes that match the operation's
+    requests."""
 
     problem: Literal["no_route", "no_operation"]
     route: str

@@ -8,7 +8,7 @@
   have not ended by the gateway's own deadline.
 - A process that ends after such a signal counts as ended by it, even if that process got the signal first.
 - If one ends by itself, the other is ended, and the message names the one that ended first. If a desk ends because it
-  finds another one running, the gateway goes on.
+  finds another one running, the gateway continues.
 - Neither outlives this process, however that ends (on Linux).
 """
 

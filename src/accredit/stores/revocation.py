@@ -5,7 +5,8 @@ A list is in force if, in this order:
 - [decoding] it can be read and decodes strictly;
 - [trusted-issuer] its issuer's public key is one of those given;
 - [signature] that key signed it;
-- [age] it is not older than the one in force at its place; if it is of the same second, it has all ids of that one;
+- [age] it is not older than the one in force at its place; if it was issued in the same second, it has all ids of that
+  one;
 - [newest] no worker process that shares memory with this one has had a newer list of its issuer in force
   (`seen_lists`), in any place. If one has, this process answers no questions.
 

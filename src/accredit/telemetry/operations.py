@@ -143,7 +143,7 @@ class Operation:
 
     def end(self, error: str | None = None, later: bool = False) -> None:
         """Count the operation, once: with `error`, or else with the result that was reported. With `later`, an
-        operation without a result goes on: its answer will come separately."""
+        operation without a result continues: its answer will come separately."""
         if error is None:
             error = self.error
             if error is None:
@@ -399,7 +399,8 @@ class Telemetry(NamedTuple):
         self.metrics.invalid.add((server,))
 
     def unasked(self, server: str) -> None:
-        """Count an answer of a server that nobody asked for. `server` is its name in the configuration."""
+        """Count a body that a server sent in answer to a message that needs none. `server` is its name in the
+        configuration."""
         self.metrics.unasked.add((server,))
 
 

@@ -158,7 +158,7 @@ _read_claims = msgspec.json.Decoder(dict[str, Raw]).decode
 
 def read_access_token(body: bytes, subject: SubjectToken | None = None) -> AccessToken:
     """Return the token in an answer. `subject` is the token that was exchanged, or None. Raises `AccessTokenError`,
-    which quotes nothing."""
+    which does not quote the answer."""
     try:
         answer = _read_answer(body)
     except NOT_JSON:

@@ -43,7 +43,7 @@ _read_header = msgspec.json.Decoder(_Header).decode
 
 
 class Compact(Struct, frozen=True):
-    """The parts of a token, which is not verified. `claims` should be JSON text. The `repr` shows nothing of them."""
+    """The parts of a token, which is not verified. `claims` should be JSON text. The `repr` does not show them."""
 
     algorithm: str
     kid: str | None

@@ -47,7 +47,7 @@ def metadata_urls_of(issuer: str) -> tuple[str, str]:
 
 def read_key_set_url(body: bytes, issuer: str) -> str:
     """Return the URL of the key set that an issuer's metadata names ([same-issuer] and [key-set]). Raises
-    `KeySetError`, which quotes nothing of the metadata."""
+    `KeySetError`, which does not quote the metadata."""
     if len(body) > MAX_METADATA_BYTES:
         raise KeySetError(f"metadata has at most {MAX_METADATA_BYTES} bytes")
     try:

@@ -1,4 +1,4 @@
-"""The gate of an agent: decides whether a request of A2A may go on, and whose its tasks and conversations are. Asks the
+"""The gate of an agent: decides whether a request of A2A may pass, and whose its tasks and conversations are. Asks the
 ports; logs.
 
 Each request passes `admit`, once it was read (`a2a.requests`). It takes the steps of `call_gate`, and four more before
@@ -11,8 +11,8 @@ the record:
 - [context] A conversation belongs to whom the agent gave it. Any other is refused as an unknown task is: the agent may
   still know one that is no longer remembered here. Only with `client_contexts` an unknown one becomes the caller's,
   before anything is forwarded.
-- [skills] A task that a message goes on with needs from now on what the message needs, too. To go on with it or change
-  it, the token denies none of its skills.
+- [skills] A task that a message continues needs from now on what the message needs, too. To continue it or change it,
+  the token denies none of its skills.
 
 What an agent answers passes `settle` before its client sees any of it:
 
@@ -46,10 +46,10 @@ from accredit.policy.tasks import Owner, TaskScope, encode_task_facts, read_made
 from accredit.ports import Task, TaskStore
 
 USED_TASK_SECONDS = 604_800
-"""How long a task or a conversation is remembered from the last message that goes on with it: a week."""
+"""How long a task or a conversation is remembered from the last message that continues it: a week."""
 GO_ON_TRIES = 8
-"""How often it is tried to note that a message goes on with a task, while others do the same. Each try that fails is
-one that another message has won."""
+"""How many times the gateway tries to note that a message continues a task, while others do the same. Each try that
+fails is one that another message has won."""
 
 
 class A2aGate(CallGate):
@@ -164,7 +164,7 @@ class A2aGate(CallGate):
             await self._remembered.renew(key, known, known, keep_until=now + USED_TASK_SECONDS, now=now)
 
     async def _go_on(self, guarded: AgentCall, call: Call) -> None:
-        """Note by which skill a message goes on with a task ([skills]). Raises `AnswerError`, `TokenError` and
+        """Note the skill by which a message continues a task ([skills]). Raises `AnswerError`, `TokenError` and
         `StoreUnavailable`."""
         key = task_key(self.place.name, guarded.continued)
         for _ in range(GO_ON_TRIES):

@@ -1,4 +1,4 @@
-"""The gate of an HTTP API: decides whether a request may go on. Asks the ports; logs.
+"""The gate of an HTTP API: decides whether a request may pass. Asks the ports; logs.
 
 Each request goes through `admit`. It is refused at the first step whose condition it does not meet:
 

@@ -1,4 +1,4 @@
-"""What the gates of HTTP APIs and of agents have in common. Asks the ports; logs.
+"""The common base of the gates of HTTP APIs and of agents. Asks the ports; logs.
 
 - [token] Where tokens are on, a token in the request's header is valid, and there is one if one is required.
 - [decision] The request is decided as a call of MCP is, by `policy.decide`. Its proof has to be bound to it.

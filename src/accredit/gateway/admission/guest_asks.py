@@ -245,7 +245,7 @@ def _declines(response: Response) -> bool:
 
 
 def say_who_waits(refusal: ProofRefused, waits: Waits) -> ProofRefused:
-    """Return the refusal of a call that nobody has answered yet, in words for the model and for people."""
+    """Return the refusal of a call whose ask is not answered yet, in words for the model and for people."""
     words = (
         f"nobody has answered yet (code {waits.code}). Tell the user: open {waits.url}, or run: accredit approve"
         f" {waits.code}. When they say that it is allowed, call again with exactly the same arguments"

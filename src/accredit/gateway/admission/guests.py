@@ -5,7 +5,7 @@ A token of the front door gives no power of its own. It names a login, and so an
 which people signed delegations. Each request that is decided is proved with that key, and then decided as any other.
 
 - [login] The token is valid (`oauth.access_tokens`), for this endpoint and for a client that is let in, and its login
-  stands: each request asks the store. The grant is of the client and person that the token names.
+  stands: each request asks the store. The grant belongs to the client and person that the token names.
 - [groups] Where people log in at an identity provider, their groups were read in the last `recheck_hours`. A grant of
   another kind of consent than the configured one, or of another provider, counts no more.
 - [agent] A chain of certificates that the store holds is used only if it is for the grant's key. Whether it is good,
@@ -146,7 +146,7 @@ class Guests:
         """Verified tokens, by the SHA-256 of their texts."""
 
     def is_own(self, token: str) -> bool:
-        """Return whether a bearer token says that it is of the front door."""
+        """Return whether a bearer token claims to come from the front door."""
         return is_front_token(token, self.settings.public_url)
 
     async def enter(self, text: str) -> Guest:
@@ -319,7 +319,7 @@ def read_chain(text: bytes, key: HybridPublicKey) -> Chain | None:
 
 
 def _is_for(chain: Chain, facts: CallFacts) -> bool:
-    """Return whether all that a chain says of certain calls is said of this one."""
+    """Return whether this call meets all of a chain's constraints on certain calls."""
     constraints = (each for cert in chain.certificates for each in cert.constraints)
     return all(is_for_call(each, facts) for each in constraints if isinstance(each, Extension) and each.name == CALL)
 

@@ -1,11 +1,11 @@
-"""Answers another proxy that asks whether a request may go on to an API (contract-3 section 5.3).
+"""Answers another proxy that asks whether it may forward a request to an API (contract-3 section 5.3).
 
 - [family] The request in question is read only from where the configured proxy puts it: nginx in `X-Original-Method`
   and `X-Original-URI`, Traefik and Caddy in `X-Forwarded-Method` and `X-Forwarded-Uri`, Envoy in the method and path of
   its question. A client could have sent such headers, too. So a question is refused if one is missing, repeated,
   spelled differently, or contradicted by another proxy's headers.
-- [answer] 204 lets the request go on. 401 and 403 say in `WWW-Authenticate` what is required. 503 says that no decision
-  was possible. No other status is used, since proxies take others for faults. Answers must not be cached.
+- [answer] 204 lets the proxy forward the request. 401 and 403 say in `WWW-Authenticate` what is required. 503 says that
+  no decision was possible. No other status is used, since proxies take others for faults. Answers must not be cached.
 - [no-body] The body is not seen. So the proof covers an empty body, and the label of this protocol, which no other
   protocol accepts.
 - [drill] A request for one of the gateway's own routes (`policy.drill`) that passes is answered with 403 and the word

@@ -1,7 +1,7 @@
-"""Answers people's desks that are elsewhere: which asks wait for them, what one asks, and that they have answered it.
+"""The API for desks on other machines: lists the asks that wait for a person, returns one, and takes their answer.
 
-`POST /.well-known/accredit/asks` takes a signed request (`consent.desk_requests`). These hold, in this order. Whatever
-fails is the same 404, as it is for whoever has no key: a stranger learns nothing, and makes nobody work.
+`POST /.well-known/accredit/asks` takes a signed request (`consent.desk_requests`). These are checked in this order. Any
+failure is the same 404, so that a stranger learns nothing, and costs little:
 
 - [bounded] The body has at most `MAX_DESK_REQUEST_BYTES`, and the shape of a request.
 - [for-us] It is for this gateway, and from now.
@@ -10,15 +10,15 @@ fails is the same 404, as it is for whoever has no key: a stranger learns nothin
   a few requests in their name: behind a proxy, all have one address.
 - [signed] That person, or a session that they have certified, has signed it.
 - [nonce] Its nonce is new in all gateways of the store. Nonces are kept among the spent challenges, for longer than a
-  request is good; a store that does not know what was spent before it began refuses requests from then.
-- [own] An ask about a call is shown to the person asked, and answered by them alone. A client's is for whoever has its
-  code.
-- [answer] An answer is kept once, and only if its certificates come from this person and allow what was asked, as
-  whoever uses them will check again. The digits are told to who has let a client in, and to nobody else.
-- [revoke] What a person takes back ends at once. If they signed it for a client, its login, its tokens and the agent's
-  key end with it. If it was an answer, the ask or the kept answer ends, also one that nobody has collected yet. Where
-  people log in, that is what was passed on to a client under the person's delegation, or all of it. This is the memory
-  of the front door alone: what was signed for other agents is in no list because of it.
+  request is valid. A store that does not know what was spent before it started refuses requests from before that.
+- [own] An ask about a call is shown to the person asked alone, and only they can answer it. A client's ask is for
+  whoever has its code.
+- [answer] Only the first answer is kept, and only if its certificates come from this person and allow what was asked.
+  They are checked again when they are used. The digits are shown only to the person who let the client in.
+- [revoke] What a person revokes ends at once. If they signed it for a client, its login, its tokens and the agent's key
+  end with it. If it was an answer, the ask or the kept answer ends, even if nobody has collected it yet. Where people
+  log in, it ends what was passed on to a client under the person's delegation, or all of that. Only the front door
+  forgets: no revocation list gets an entry by this.
 
 A list that has nothing new is answered after `DESK_POLL_SECONDS`, or when that changes. Few may wait; more are answered
 at once. The numbers are those of one process.

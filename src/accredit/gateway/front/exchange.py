@@ -100,7 +100,7 @@ class Exchange(ABC):
         self.calls = OpenCalls()
         self.hears: Callable[[Notification], Notification | None] | None = None
         self.stateless = head.is_modern
-        """Whether the request is of the era without sessions. If so, no answer shows the client a session's id."""
+        """Whether the request belongs to the era without sessions. If so, no answer shows the client a session's id."""
         self._refused: tuple[bytes, ...] = ()
         self._session = head.in_era.headers.get(SESSION_HEADER)  # as the client knows it
         self.vouched = self.shows_pages = self._begun = False

@@ -253,7 +253,7 @@ def _stream_url(url: str) -> str:
 
 def _target(stream: str, data: bytes) -> bytes:
     """Return the URL for messages that the upstream has sent (`data`) on the stream at the URL `stream`. Raises
-    `AnswerError` if it is of another origin."""
+    `AnswerError` if it has another origin."""
     try:
         url = urljoin(stream, data.decode("ascii"))
         same = urlsplit(url)[:2] == urlsplit(stream)[:2]

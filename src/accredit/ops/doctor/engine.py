@@ -2,7 +2,7 @@
 about one subject. I/O: threads, stdout.
 
 - A look that takes longer than its time is abandoned, and its result is unknown. Its thread ends with the process.
-- The result of a look that fails, or gets no thread, is unknown. The others go on.
+- The result of a look that fails, or gets no thread, is unknown. The others continue.
 - The exit code is 0 if no result is bad, failed or unknown. Checks that the user has left out don't count.
 - Texts may come from others' files and gateways: their length is bounded, and they are escaped when shown. Commands are
   meant to be pasted into a shell, so their words are quoted. A command that can't be shown unchanged is left out.

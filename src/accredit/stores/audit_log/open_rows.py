@@ -28,8 +28,8 @@ _THE_LIST = "the list of open calls"
 
 
 class OpenRows:
-    """The list of open calls, for one verification. Once the marks were requested, `fault` is the first row that does
-    not verify, or None."""
+    """The list of open calls, checked during one verification of the log. Once `by_call` has begun, `fault` is the
+    first row that does not verify, or None."""
 
     def __init__(self, marks: Marks, read: Callable[[int], Iterable[OpenCall]], keys: Keys) -> None:
         """`read` is given a number, and yields at most so many open calls. `keys` are the trusted ones."""

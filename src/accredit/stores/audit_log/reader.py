@@ -77,7 +77,7 @@ class LogFile(LogReader):
     """The log in a file."""
 
     def __init__(self, path: Path, *, still: bool = False) -> None:
-        """`still` is for a file to which nobody writes: SQLite then makes no files beside it."""
+        """`still` says that nobody writes to the file: then SQLite makes no files beside it."""
         self.name = str(path)
         self._path = path
         self._how = "immutable=1" if still else "mode=ro"
@@ -127,7 +127,8 @@ class LogFile(LogReader):
         return _Position(self.file, self.newest())
 
     def after(self, position: object) -> Iterator[Numbered] | None:
-        """Yield the entries after a position. Return None if that is of another file, or entries were lost since."""
+        """Yield the entries after a position. Return None if the position belongs to another file, or entries were lost
+        since."""
         now = self.position()
         if not isinstance(position, _Position) or not isinstance(now, _Position):
             return None

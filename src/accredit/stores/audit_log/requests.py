@@ -114,7 +114,7 @@ class LogWriter(Protocol):
 
 
 def check_in_time(deadline: float, now: float) -> None:
-    """Refuse a request that nobody waits for any more. Raises `StoreUnavailable`."""
+    """Refuse a request whose caller waits no longer. Raises `StoreUnavailable`."""
     if now >= deadline:
         raise StoreUnavailable("what was asked before took too long")
 

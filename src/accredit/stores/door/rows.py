@@ -4,8 +4,8 @@ A row has a kind, a key, the key of the row that it belongs to (`parent`), its l
 digests: a reader of the table learns no client, no person and no token.
 
 - [sealed] A value opens only with a key of the gateways' (`[cluster] keys_file`), and only in its own row: it is sealed
-  for kind, key and parent. The key of a grant's row is made of client, person and endpoint. So the
-  agent's private key in it opens for these alone.
+  for kind, key and parent. The key of a grant's row is derived from client, person and endpoint. So the agent's private
+  key in it opens for these alone.
 - [ends] An expired row is ignored. Its end is in a column and in the sealed value, and both are checked.
 - [length] A value that is longer than a gateway writes is not read.
 

@@ -191,7 +191,7 @@ class DatabaseTables:
         return {row[0] for row in await self.connection.fetch(_OPEN_AMONG, name, calls)}
 
     async def newest_of(self, name: str) -> tuple[ChainEnd, Stored | None]:
-        """Return the chain's end and its newest entry from one statement, so that both are of one moment."""
+        """Return the chain's end and its newest entry from one statement, so that they fit together."""
         await self.end_of(name)
         (row,) = await self.connection.fetch(_NEWEST, name)
         end, (writer, number, *entry) = ChainEnd(*row[:7]), row[7:]

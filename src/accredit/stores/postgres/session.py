@@ -198,7 +198,7 @@ async def _primary(database: DatabaseAddress, host: DatabaseHost) -> Session:
 
 
 async def _cancel_attempts(attempts: Set[asyncio.Task[Session]]) -> tuple[list[Session], list[str]]:
-    """Cancel the attempts that are still going on. Return the results of the others: sessions, and reasons of
+    """Cancel the attempts that are still running. Return the results of the others: sessions, and reasons of
     failures."""
     for each in attempts:
         each.cancel()

@@ -41,7 +41,7 @@ def schema_version(path: Path, *, check: bool = False) -> int:
 
 
 def find_damage(path: Path, seconds: float | None = UNTOUCHED_SECONDS) -> str | None:
-    """Return how a store's file is damaged, anywhere in it. Return None if it is good, as far as was read within
+    """Return how a store's file is damaged, anywhere in it. Return None if it is intact, as far as could be read within
     `seconds` (None: to its end), or can't be opened, or does not exist. Others may write to it meanwhile."""
     check_regular(path)
     if not os.path.exists(path):

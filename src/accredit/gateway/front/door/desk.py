@@ -46,10 +46,11 @@ class DeskConsent:
         return begin_page(wanted, self._flows.seal(flow, browser), AUTHORIZE_PATH)
 
     async def check_again(self, login: Login) -> None:
-        """Check nothing: what a person signed is good until it ends or is taken back."""
+        """Do nothing: what a person signed is valid until it expires or is revoked."""
 
     async def go_on(self, going: Going, wanted: Wanted, browser: str) -> Page | str:
-        """Do what was asked for. Return the next page, or the URL of the client to go to. Raises `StoreUnavailable`."""
+        """Handle the button that was pressed. Return the next page, or the client's URL to redirect to. Raises
+        `StoreUnavailable`."""
         if going.do == "cancel":
             return await self._refuse(going.flow, "the person has cancelled")
         if going.do == "begin" and not going.flow.ask:

@@ -1,12 +1,12 @@
-"""What is going on with a person who is asked to consent, as their browser brings it back; and the code for the client
-at the end. The store is asked for the last part only.
+"""The state of one consent, which the person's browser carries from page to page, and the client's code at its end.
+Only the last step asks the store.
 
-- [own-browser] What is going on is sealed, for the cookie of the browser that began and for the one parameter that
-  brings it back. So a page that is forwarded to another browser can't be answered from there, nor can another site
-  send a form of its own.
-- [known-again] Codes and the names of logins have a tag that only the gateways of one store can make. So what somebody
-  has invented is known without the store.
-- [new-key] Who consents to a client again gives it a new key, and what was granted to the old one ends.
+- [own-browser] The state is sealed for the cookie of the browser that began, and for the one parameter that carries it.
+  So a page that was forwarded to another browser can't be answered there, and another site can't send a form of its
+  own.
+- [known-again] Codes and the names of logins have a tag that only the gateways of one store can make. So an invented
+  one is refused without asking the store.
+- [new-key] A second consent to the same client makes a new key, and ends what was granted to the old one.
 """
 
 import base64
@@ -31,7 +31,7 @@ from accredit.ratify.scopes import intersect
 from accredit.rounds.sealing import NONCE_BYTES, KeyRing
 
 CODE_SECONDS = 60
-"""How long an authorization code is good for. A browser brings it to its client within a second or two."""
+"""How long an authorization code is valid. A browser brings it to its client within a second or two."""
 SECRET_BYTES = 32
 """Random bytes of a code, and of each half of a refresh token: nobody guesses them."""
 SECRET_CHARS = 43
@@ -48,10 +48,10 @@ _FORM_ROOM = 2_048
 
 
 class Flow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a page's form brings back. `request` is what it began with; `ends` is in unix seconds.
+    """The state that a page's form carries. `request` is the client's request; `ends` is in unix seconds.
 
     At a desk, `ask` is the key of the held ask, and `seeds` are the agent's; both are b"" until *Continue* was pressed.
-    With a login, `secret` is that of the login. Once it is over, `subject` and `name` say who has logged in, `offered`
+    Where people log in, `secret` is the login's. Once it is over, `subject` and `name` say who has logged in, `offered`
     which scopes they may pass on, and `checked` when their groups were read.
     """
 
@@ -67,7 +67,7 @@ class Flow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class Going(NamedTuple):
-    """What a browser brings: the parameters, and what was begun; and from which `peer`."""
+    """A form that a browser sent: its parameters, the state that it carries, and the browser's address (`peer`)."""
 
     form: Parameters
     flow: Flow
@@ -80,7 +80,7 @@ class Going(NamedTuple):
 
 
 class Flows:
-    """Seals what is going on, and opens it. `browser` is the random value of a browser's cookie. `clock` returns unix
+    """Seals and opens the state of consents. `browser` is the random value of a browser's cookie. `clock` returns unix
     seconds, `draw(n)` n random bytes."""
 
     def __init__(

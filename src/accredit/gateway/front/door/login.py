@@ -102,7 +102,8 @@ class LoginConsent:
         await self._finish(self._read_again(login))
 
     async def _finish(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Do what the provider takes part in, to its end, even if nobody waits any more: what it gives is good once."""
+        """Finish an exchange with the provider, even if nobody waits for it any more: what the provider gives can be
+        used once only."""
         task = asyncio.create_task(work)
         self._working.add(task)
         task.add_done_callback(self._note_end)

@@ -129,8 +129,8 @@ def tick_page(
     person: str,
     notes: Iterable[str] = (),
 ) -> Page:
-    """Return the page where a person who has logged in ticks what an app may do. Each tick is of a scope, with its
-    tools, and says whether it is ticked before. `person` is what their identity provider calls them, or ""."""
+    """Return the page where a person who has logged in ticks what an app may do. Each tick box stands for a scope, with
+    its tools, and says whether it is ticked already. `person` is what their identity provider calls them, or ""."""
     rows = "".join(
         f'<label class="tick"><input type="checkbox" name="{escape(f"scope {scope}")}" value="yes"'
         f"{' checked' if is_ticked else ''}> <span>{_list(tools)} <small>({escape(in_quotes(scope))})</small></span>"
@@ -163,7 +163,7 @@ def asked_page(ask: Ask) -> Page:
 
 
 def ended_page(title: str, why: str, status: int = 400) -> Page:
-    """Return a page from which nothing goes on."""
+    """Return a final page, which leads nowhere."""
     return Page(title, f"<p>{escape(why)}</p>\n<p>You can close this page.</p>", status)
 
 

@@ -25,7 +25,7 @@ READS = "mcp:tool"
 
 
 class WrongRequest(OAuthError):
-    """A refusal that the client may be told of: `location` is the URL that tells it."""
+    """A refusal that may be sent to the client: `location` is the URL to redirect to."""
 
     def __init__(self, error: OAuthError, location: str) -> None:
         super().__init__(error.error, error.detail)
@@ -77,7 +77,7 @@ async def read_wanted(
     """Return what an authorization request of a `peer` asks for ([client-first] to [standing-scopes]). `now` is in unix
     seconds.
 
-    Raises `WrongRequest` for a refusal that the client may be told of, and `OAuthError` for any other.
+    Raises `WrongRequest` for a refusal that may be sent to the client, and `OAuthError` for any other.
     """
     asked = read_asked(query, private=settings.private_documents)
     client = await find_client(asked.client_id, settings, documents, door, now, peer)

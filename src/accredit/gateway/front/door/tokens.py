@@ -1,17 +1,17 @@
-"""What codes and refresh tokens of the front door give, and how a login ends.
+"""Exchanges the front door's codes and refresh tokens for new tokens, and ends logins.
 
-- [code] A code gives tokens once, to the client that it was for, at the redirect URI and for the endpoint that it was
-  for, with the verifier of its challenge.
-- [rotation] A refresh token gives new ones once, and fewer scopes than were granted at most. A client that is no longer
-  on the allow-list gets none. Where people log in, their groups are read before: while their provider does not answer,
-  nothing is renewed, and the refresh token stays good. Nothing is asked for a token that is not the newest one. Such a
-  token ends its login, however soon it comes after the newest: a client that sent one token twice, and a thief who was
-  a second faster than the client, look the same (RFC 9700 section 4.14.2).
-- [proves] No token is given that would prove nothing: if a certificate of what was signed is revoked, or its root is no
-  longer one of the endpoint's, or people consent in another way by now, everything that was granted ends.
-- [rate] What somebody has invented is refused by its tag, without the store, and uses up nothing of anybody's. Of the
-  rate for all others, one login, or one code, gets a small part, from whatever addresses it comes.
-- [revoke] A token of either kind ends its login. Whoever has none learns nothing.
+- [code] A code is exchanged once: by the client, and for the redirect URI and the endpoint, that it was issued for,
+  with the verifier of its challenge.
+- [rotation] A refresh token is exchanged once, for at most the granted scopes. A client that is no longer on the
+  allow-list gets nothing. Where people log in, their groups are read first: while the provider does not answer, nothing
+  is renewed, and the refresh token stays valid. A token that is not the newest ends its login, without asking the
+  provider, however soon it comes after the newest: a client that sent one token twice, and a thief who was a second
+  faster than the client, look the same (RFC 9700 section 4.14.2).
+- [proves] No token is given that could prove nothing. If a certificate of the delegation is revoked, its root is no
+  longer one of the endpoint's, or the gateway now asks for consent in another way, everything that was granted ends.
+- [rate] An invented code or token is refused by its tag, without the store, and uses up nobody's rate. Of the rate for
+  all others, one login or one code gets a small part, whatever addresses it comes from.
+- [revoke] A token of either kind can end its login. Without one, the answer says nothing.
 """
 
 import secrets
@@ -44,7 +44,7 @@ _GONE = "the code or refresh token is not good: it is over, used, or for somethi
 
 
 class Renewing(Protocol):
-    """How people consent, as far as it decides about renewals."""
+    """The way people consent, as far as it decides about renewals."""
 
     async def check_again(self, login: Login) -> None:
         """Check whether a login may be renewed. Raises `OAuthError` if not, and `StoreUnavailable`."""

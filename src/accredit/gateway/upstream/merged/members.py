@@ -317,7 +317,7 @@ class MemberAccess:
     # --- several servers' answers for the gateway ----------------------------------------------------
 
     def capture(self, reply: Reply, name: str) -> CapturedReply:
-        """Return a reply for a server's answer to the gateway itself."""
+        """Return a reply that captures a server's answer to a request of the gateway's own."""
         head = self.head(reply.head, name).with_field(b"accept-encoding", b"identity")
         return CapturedReply(reply, head)
 
