@@ -437,11 +437,11 @@ class People(Protocol):
     """The identity provider at which people log in."""
 
     async def login_url(self, redirect_uri: str, state: str, secret: str) -> str:
-        """Return where a person logs in. Raises `LoginUnavailable`."""
+        """Return the URL at which a person logs in. Raises `LoginUnavailable`."""
         ...
 
     async def log_in(self, answer: "Parameters", redirect_uri: str, secret: str, now: int) -> "Person":
-        """Return who has logged in, by the parameters that came back. Raises `OAuthError`."""
+        """Return the person who has logged in, from the parameters of the provider's redirect. Raises `OAuthError`."""
         ...
 
     async def read_again(self, refresh_token: str, now: int) -> "Person":

@@ -38,7 +38,8 @@ OAUTH_ONLY = f"{_HOSTS}: {_HOW}"
 
 
 def oauth_hosts(public_url: str) -> str:
-    """Return what people should know who have such a host. `public_url` is where it can log in; "" if nowhere."""
+    """Return advice for people whose host speaks only OAuth. `public_url` is the gateway's front door; "" if it has
+    none."""
     return f"{_HOSTS}, and do so at {public_url}" if public_url else f"{_HOSTS}, and are refused here: {_HOW}"
 
 

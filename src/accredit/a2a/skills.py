@@ -47,7 +47,7 @@ def ask_scope(server: str) -> str:
 
 
 def agent_url(card: Card) -> str | None:
-    """Return where an agent is ([one-way]), or None if it has no interface that the gateway could use."""
+    """Return an agent's URL ([one-way]), or None if it has no interface that the gateway could use."""
     urls = (
         each.url
         for each in card.supported_interfaces

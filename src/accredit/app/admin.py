@@ -57,7 +57,7 @@ _AUTHORIZE = AUTHORIZE_PATH.encode("ascii")
 
 
 class AdminApp:
-    """What answers on the admin listener of `gateway`. `host` is the address that it listens on."""
+    """The application on the admin listener of `gateway`. `host` is the address that it listens on."""
 
     def __init__(self, gateway: Gateway, board: Board, host: str) -> None:
         self._gateway = gateway

@@ -179,7 +179,7 @@ class ClientConnection(asyncio.Protocol, ABC):
         """React to the end of a response."""
 
     def socket_info(self, name: str) -> Any:
-        """Return what the transport knows about the socket."""
+        """Return a fact about the socket, as `Transport.get_extra_info` does."""
         return self._transport.get_extra_info(name)
 
     def most_connections(self) -> int:

@@ -132,7 +132,7 @@ class AppsPart:
         return {"POST /api/apps": self._find, "POST /api/apps/{code}": self._decide} if self._gateways else {}
 
     def state(self) -> dict[str, Any]:
-        """Return what tells pages that this section exists."""
+        """Return the members that announce this section to pages."""
         return {"apps": bool(self._gateways)}
 
     def waiting(self) -> list[dict[str, Any]]:

@@ -108,7 +108,7 @@ class LogPages:
         }
 
     def state(self) -> dict[str, Any]:
-        """Return what tells pages that there is a log."""
+        """Return the members that announce the log to pages."""
         return {"calls": True}
 
     async def calls(self, said: Said) -> Said:
@@ -176,7 +176,7 @@ class SeveralLogs:
         }
 
     def state(self) -> dict[str, Any]:
-        """Return what tells pages that there is a log."""
+        """Return the members that announce the log to pages."""
         return {"calls": True}
 
     async def _calls(self, said: Said) -> Said:

@@ -42,9 +42,9 @@ _GRANTS = "grants"
 
 
 class Known(Struct, frozen=True):
-    """The known delegations at one moment. Calls were counted in `counted` log entries; `is_counted_whole` says that
-    these are all. `is_whole` is False if the log holds more chains than are read. `odd` counts chains that no gateway
-    would accept. `problem` says why the log could not be read at all."""
+    """The known delegations at one moment. `counted` log entries were read to count calls; `is_counted_whole` says that
+    the log has no more. `is_whole` is False if the log holds more chains than are read. `odd` counts chains that no
+    gateway would accept. `problem` says why the log could not be read at all."""
 
     forest: DelegationTree
     lists: tuple[SeenList, ...] = ()

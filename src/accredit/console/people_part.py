@@ -217,7 +217,7 @@ class PeoplePart:
         return routes
 
     def state(self) -> dict[str, Any]:
-        """Return what tells pages that this section exists."""
+        """Return the members that announce this section to pages."""
         return {"people": True}
 
     async def _views(self, known: Known) -> PeopleViews:

@@ -36,7 +36,7 @@ class Form(Protocol):
     """A file format: parses a text, and edits an entry in it. All raise `ConfigurationError`."""
 
     def parse(self, text: str) -> object:
-        """Return what a text means."""
+        """Parse a file's text."""
         ...
 
     def put(self, text: str, path: Sequence[str], value: Mapping[str, object]) -> str:

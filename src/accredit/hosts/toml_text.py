@@ -24,7 +24,7 @@ _IDLE = re.compile(r"[ \t]*(?:#.*)?")
 
 
 def parse(text: str) -> object:
-    """Return what a text means. Raises `ConfigurationError`."""
+    """Parse a file's text. Raises `ConfigurationError`."""
     if len(text) > MAX_HOST_TEXT_CHARS:
         raise ConfigurationError(f"the file has more than {MAX_HOST_TEXT_CHARS} characters", "edit it by hand")
     try:

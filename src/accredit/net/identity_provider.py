@@ -63,11 +63,11 @@ class IdentityProvider:
         self._running = 0
 
     async def login_url(self, redirect_uri: str, state: str, secret: str) -> str:
-        """Return where a person logs in. Raises `LoginUnavailable`."""
+        """Return the URL at which a person logs in. Raises `LoginUnavailable`."""
         return openid.login_url((await self._look_up()).provider, self._client_id, redirect_uri, state, secret)
 
     async def log_in(self, answer: Parameters, redirect_uri: str, secret: str, now: int) -> openid.Person:
-        """Return who has logged in, by the parameters of the provider's redirect. Raises `OAuthError`."""
+        """Return the person who has logged in, from the parameters of the provider's redirect. Raises `OAuthError`."""
         code = openid.read_code((await self._look_up()).provider, answer, self._issuer)
         return await self._ask(openid.code_form(code, redirect_uri, secret), now, secret)
 

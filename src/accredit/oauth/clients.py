@@ -80,8 +80,8 @@ def read_document(body: bytes, url: str) -> Client:
 
 
 def read_registration(body: bytes, given_id: str) -> Client:
-    """Return the client that registers itself, and gets this id ([document] to [name]). Raises `OAuthError`, which does not
-    quote it."""
+    """Return the client that registers itself, and gets this id ([document] to [name]). Raises `OAuthError`, which does
+    not quote its metadata."""
     metadata = _read_metadata(body)
     if not all(map(is_redirect_uri, metadata.redirect_uris)):
         raise OAuthError("invalid_redirect_uri", "the client's metadata: a redirect URI can't be used")

@@ -102,7 +102,7 @@ def read_provider(body: bytes, issuer: str) -> Provider:
 
 
 def login_url(provider: Provider, client_id: str, redirect_uri: str, state: str, secret: str) -> str:
-    """Return where a person logs in ([one-secret])."""
+    """Return the URL at which a person logs in ([one-secret])."""
     known = [each for each in ("groups", "offline_access") if each in provider.scopes_supported]
     query = {
         "response_type": "code",

@@ -101,7 +101,8 @@ class Revocation(Hidden, Struct, frozen=True, kw_only=True):
 
 
 def read_asked(query: Parameters, *, private: bool = False) -> Asked:
-    """Return who asks ([who]). `private` is as in `is_client_id`. Raises `OAuthError`, which is shown to the person."""
+    """Return the client that asks, and its redirect URI ([who]). `private` is as in `is_client_id`. Raises
+    `OAuthError`, which is shown to the person."""
     client_id = _client_id(query, "invalid_request", private=private)
     redirect_uri = query.require("redirect_uri")
     if len(redirect_uri) > MAX_URI_CHARS:

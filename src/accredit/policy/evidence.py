@@ -246,8 +246,9 @@ class Auditor:
         return _Case(decision, record, record.authority).judge(self, certificates, proof)
 
     def chain_in(self, text: bytes, authority: RecordedAuthority) -> _Chain:
-        """Return the certificates in a text, if it is the chain that the record names. Version 2 may have kept an
-        unreadable chain of an untrusted person. So an unreadable chain is a fault only if roots were named."""
+        """Return the certificates in a text, which must be the chain that the record names. An unreadable chain is a
+        fault only if trusted roots were given: records of version 2 may hold unreadable chains of persons that nobody
+        trusted."""
         known = self._chains.get(text)
         if known is None:
             try:

@@ -29,8 +29,8 @@ from accredit.tokens import declares_token
 
 
 def finder(server: Server[Any], tools: Mapping[str, Requirement], otherwise: Entry | None) -> Find:
-    """Return what finds a tool's requirement for a gate. `otherwise` is the requirement of tools that `tools` does not
-    name.
+    """Return the function that finds a tool's requirement for a gate. `otherwise` is the requirement of tools that
+    `tools` does not name.
 
     Raises `ConfigurationError`.
     """

@@ -75,7 +75,7 @@ class Root(NamedTuple):
 
 
 def plan(file: Path, own: Sequence[Own], host: str, root: Root) -> Plan:
-    """Return what to write. Raises `ConfigurationError`."""
+    """Return the files' new contents. Raises `ConfigurationError`."""
     before = _before(file, host)
     content = before.content if before is not None else None
     tables = tomllib.loads(content.decode()) if content is not None else {}

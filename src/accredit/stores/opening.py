@@ -165,7 +165,7 @@ class SqliteFile(_Store, frozen=True):
         return SqliteStore(self.path, since=since)
 
     def runner(self, lock: str) -> Runner:
-        """Return what runs statements on the file."""
+        """Return the runner of statements on the file."""
         return SqliteRunner(self.path)
 
     def open_log(self, patience: float | None = None, *, untouched: bool = False) -> LogReader:
@@ -261,7 +261,7 @@ class PostgresDatabase(DatabaseAddress, _Store, frozen=True):
         return PostgresStore(self, since=CLOCK)
 
     def runner(self, lock: str) -> Runner:
-        """Return what runs statements on the database."""
+        """Return the runner of statements on the database."""
         return DatabaseRunner(self, lock)
 
     def open_log(self, patience: float | None = None, *, untouched: bool = False) -> LogReader:

@@ -150,7 +150,7 @@ class Guests:
         return is_front_token(token, self.settings.public_url)
 
     async def enter(self, text: str) -> Guest:
-        """Return who comes with a token ([login]). Raises `InvalidToken` and `StoreUnavailable`."""
+        """Return the guest to whom a token belongs ([login]). Raises `InvalidToken` and `StoreUnavailable`."""
         now, digest = self._clock(), sha256(text.encode()).hexdigest()
         token = self._tokens.get(digest)
         if token is None or not token.is_current(now):

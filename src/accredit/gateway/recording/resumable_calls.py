@@ -37,7 +37,7 @@ class _Session:
 
 
 class ResumableCalls:
-    """One per HTTP upstream."""
+    """The unanswered calls of one HTTP upstream, by session."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, _Session] = {}

@@ -108,7 +108,7 @@ class Flows:
         return sealed
 
     def read(self, form: Parameters, browser: str, field: str = "flow") -> Going:
-        """Return what a browser brings ([own-browser]). Raises `OAuthError`."""
+        """Open the state that a form carries ([own-browser]). Raises `OAuthError`."""
         try:
             data = self._ring.unlock(_VERSION, form.require(field), _binding(browser, field))
             flow = msgspec.msgpack.decode(data, type=Flow)
@@ -168,13 +168,13 @@ class Flows:
         return code_redirect(request.redirect_uri, self._settings.public_url, request.state, code)
 
     def refusal(self, flow: Flow, why: str) -> str:
-        """Return where the browser tells the client that nothing was granted."""
+        """Return the URL at which the client learns that nothing was granted."""
         error = OAuthError("access_denied", why)
         return error_redirect(flow.request.redirect_uri, self._settings.public_url, flow.request.state, error)
 
 
 def key_of(seeds: bytes) -> HybridPrivateKey:
-    """Return an agent's key, of its two seeds."""
+    """Return an agent's key from its two seeds."""
     return HybridPrivateKey(seeds[:SEED_BYTES], seeds[SEED_BYTES:])
 
 

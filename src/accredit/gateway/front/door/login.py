@@ -74,7 +74,7 @@ class LoginConsent:
         self._reading = WeakValueDictionary[bytes, asyncio.Lock]()
 
     async def begin(self, wanted: Wanted, browser: str) -> str:
-        """Return where the person logs in. Raises `OAuthError` and `StoreUnavailable`."""
+        """Return the provider's URL at which the person logs in. Raises `OAuthError` and `StoreUnavailable`."""
         if not await may_prove(self._idp.chain, wanted.policy, self._revocations):
             raise OAuthError("access_denied", "the delegation that the gateway passes on was taken back")
         secret = secrets.token_urlsafe(SECRET_BYTES)
