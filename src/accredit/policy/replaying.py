@@ -29,7 +29,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from accredit.attest import CallRecord
-from accredit.attest.proofs import PROTOCOLS_WITH_PATH
+from accredit.attest.canonical import PROTOCOLS_WITH_PATH
 from accredit.attest.statements import milliseconds
 from accredit.consent import CALL, CallTerms
 from accredit.errors import FrameError, WireError
