@@ -33,6 +33,7 @@ from accredit.attest import (
     encode_statement,
     timestamp,
 )
+from accredit.base.standard import printing_json
 from accredit.keys import PrivateKeyFile, log_signer, make_key, write_key
 from accredit.keys.formats import KEY_FILE_VERSION, KeyFile
 from accredit.ops.log_verify import ProofRequirements, verify_file
@@ -60,10 +61,10 @@ def audit(folder: Path, call: SignedCall, root: str = "owner") -> tuple[int, dic
     envelope = log_signer(GATEWAY_KEY).record(encode_statement(call.decision))
     bundle = CallBundle((envelope,), call.certificates, proof=call.proof)
     (folder / "call.json").write_bytes(encode_call_bundle(bundle))
-    with redirect_stdout(StringIO()) as printed:
+    with redirect_stdout(StringIO()) as printed, printing_json():
         code = verify_file(
             folder / "call.json", [folder / "gateway.key.pub"], [], ProofRequirements([folder / f"{root}.key.pub"]),
-            config=None, as_json=True,
+            config=None,
         )  # fmt: skip
     return code, json.loads(printed.getvalue())
 

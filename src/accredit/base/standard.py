@@ -1,10 +1,11 @@
-"""`-` for a file on a command line: stdin when reading, stdout when writing. I/O: stdin.
+"""The standard streams of a command: `-` for a file, and `--json`. I/O: stdin.
 
-- A command line declares by `standard_input` that `-` is stdin; otherwise a file of this name is an ordinary file. So
-  servers and libraries never read stdin by accident.
+- `-` for a file is stdin when reading, stdout when writing. A command line declares by `standard_input` that `-` is
+  stdin; otherwise a file of this name is an ordinary file. So servers and libraries never read stdin by accident.
 - Only one option can use stdin: a second one would find nothing left.
 - Reading is bounded as for files. What was read is kept for later reads of the same file.
 - Secrets are not read from a terminal, which would echo them.
+- With `--json`, stdout is for programs. Words for people that are printed on the way go to stderr.
 - Closed standard streams are replaced by the null device. Otherwise our files or sockets would get their descriptor
   numbers, and child processes would print into them. `-` for a closed stream is still an error.
 """
@@ -13,7 +14,7 @@ import os
 import stat
 import sys
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -87,6 +88,31 @@ def standard_input(option: str, *, secret: bool = False) -> Generator[StandardIn
 def standing_for(path: Path) -> StandardInput | None:
     """Return stdin if the path stands for it within the current `standard_input`; else None."""
     return _named.get() if path == STDIN else None
+
+
+_for_programs: ContextVar[bool] = ContextVar("accredit_for_programs", default=False)
+
+
+@contextmanager
+def printing_json(*, wanted: bool = True) -> Generator[None]:
+    """Declare that the running command prints JSON, within this block; or that it prints words, if not `wanted`."""
+    token = _for_programs.set(wanted)
+    try:
+        yield
+    finally:
+        _for_programs.reset(token)
+
+
+def is_for_programs() -> bool:
+    """Return whether the running command prints JSON."""
+    return _for_programs.get()
+
+
+@contextmanager
+def words_before_result() -> Generator[None]:
+    """Within this block, steps of a command print words. They go to stderr if the command's result is JSON."""
+    with redirect_stdout(sys.stderr if is_for_programs() else sys.stdout), printing_json(wanted=False):
+        yield
 
 
 def open_closed_streams() -> None:

@@ -11,9 +11,9 @@ from typing import Any, cast
 import click
 from click import Choice
 
+from accredit.base.standard import printing_json
 from accredit.cli.declare import Joined, argument, flag, option
 from accredit.cli.standard import READ, READ_OR_URL, READ_SECRET, OnlyFile
-from accredit.terminal.progress import printing_json
 
 MAX_COMPLETED_FILE_BYTES = 131_072
 """The most bytes of a configuration that is read when a person presses the tab key. Of a longer one no names are
@@ -135,13 +135,12 @@ HOST = option("--host", metavar="H", help="In place of gateway.host.")
 PORT = option("--port", metavar="P", type=int, help="In place of gateway.port; 0 picks a free one.")
 
 
-def _note_json(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
-    if value:
+def _note_json(ctx: click.Context, _: click.Parameter, is_wanted: bool) -> None:
+    if is_wanted:
         ctx.with_resource(printing_json())
-    return value
 
 
-JSON = flag("--json", "as_json", callback=_note_json, help="Print JSON.")
+JSON = flag("--json", callback=_note_json, expose_value=False, help="Print JSON.")
 REPLACE_KEY = flag("--force", "replace", help="Replace the files if they exist: the old key is lost.")
 JSON_ANYWAY = flag("--json", expose_value=False, help="Print JSON, as it does without this.")
 PASSPHRASE_FILE = option(

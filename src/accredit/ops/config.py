@@ -12,6 +12,7 @@ import click
 
 from accredit.app import assemble
 from accredit.asking.command_line import values_of
+from accredit.base.standard import is_for_programs
 from accredit.base.terminal import two_lines
 from accredit.config import (
     Loaded,
@@ -42,7 +43,7 @@ from accredit.terminal.output import print_json, say
 _T = TypeVar("_T")
 
 
-def check_configuration(*, config: Path | None, as_json: bool) -> None:
+def check_configuration(*, config: Path | None) -> None:
     """Run `accredit config check`. Raises `ConfigurationError`."""
 
     loaded = load(config, os.environ, {})
@@ -58,7 +59,7 @@ def check_configuration(*, config: Path | None, as_json: bool) -> None:
         for slip in scope_slips({tool: entry.scope for tool, entry in tools.items()})
     ]
     differences = [*slips, *differing_tools(loaded)]
-    if as_json:
+    if is_for_programs():
         print_json({**parts, **({"notes": differences} if differences else {})})
         return
     upstream = parts["upstream"]
@@ -169,13 +170,12 @@ def show_configuration(
     config: Path | None,
     host: str | None,
     port: int | None,
-    as_json: bool,
 ) -> None:
     """Run `accredit config show`. Raises `ConfigurationError`."""
 
     loaded = load(config, os.environ, values_of(url, command, host, port))
     rows = [_fill_in_id(row, loaded) for row in list_settings(loaded)]
-    if as_json:
+    if is_for_programs():
         tables: dict[str, dict[str, object]] = {}
         for row in rows:
             members = {"value": row.value, "origin": row.origin, "source": row.source}

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from accredit.asking.reaching import Reach, endpoint_of
+from accredit.base.standard import is_for_programs
 from accredit.config import load
 from accredit.config.attest import gateway_id
 from accredit.config.listen import url_here
@@ -60,7 +61,6 @@ class DrillOptions(NamedTuple):
     token_key: Path | None
     reach: Reach
     passphrase_file: Path | None
-    as_json: bool
 
 
 class _At(NamedTuple):
@@ -91,7 +91,7 @@ def drill(request: DrillOptions) -> int:
     if mode == "off" and loaded.file is None:
         raise ConfigurationError("there is no configuration here", "name the gateway's with --config")
     if mode == "off":
-        if request.as_json:
+        if is_for_programs():
             print_json({"ok": False, "enforced": False, "problem": _OFF, "calls": [], "not_tried": []})
         tell(f"error: {_OFF}")
         tell(f"help: {_REQUIRE}")
@@ -117,7 +117,7 @@ def drill(request: DrillOptions) -> int:
         for (each, tokens), maker in zip(chosen, makers, strict=True)
     ]
     found = asyncio.run(_run_calls(places, request.reach, loaded.file))
-    return _print_report(found, list(_list_untried(places[0])), enforced=mode == "required", as_json=request.as_json)
+    return _print_report(found, list(_list_untried(places[0])), enforced=mode == "required")
 
 
 def _is_url(text: str) -> bool:
@@ -267,11 +267,11 @@ def _list_untried(place: _Place) -> Iterator[_Untried]:
         yield _Untried("other_agents_token", "another agent's token: tokens.bind_agent is not set, so it is good")
 
 
-def _print_report(found: Sequence[_At], untried: Sequence[_Untried], *, enforced: bool, as_json: bool) -> int:
+def _print_report(found: Sequence[_At], untried: Sequence[_Untried], *, enforced: bool) -> int:
     """Print the results; return the exit code."""
     bad = [(at, each) for at in found for each in at.tried if each.verdict != "ok"]
     ok = enforced and not bad
-    if as_json:
+    if is_for_programs():
         calls = [_members(at, each) for at in found for each in at.tried]
         problem = {} if enforced else {"problem": _OBSERVES}
         not_tried = [each._asdict() for each in untried]

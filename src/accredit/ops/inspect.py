@@ -5,6 +5,7 @@ from pathlib import Path
 
 from accredit.attest import CallBundle
 from accredit.base.clock import unix_seconds
+from accredit.base.standard import is_for_programs
 from accredit.base.text import several
 from accredit.keys import DelegationFile, KeyFile, LockedKeyFile, PrivateKeyFile, load_public_key, read_file, read_key
 from accredit.limits import MAX_STATEMENT_BYTES
@@ -23,23 +24,23 @@ from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_facts, say, 
 _NEGATIVE = 1
 
 
-def inspect_file(*, file: Path, key: Sequence[Path], as_json: bool) -> int:
+def inspect_file(*, file: Path, key: Sequence[Path]) -> int:
     """Describe a file; return the exit code. Raises `ConfigurationError`."""
     now = unix_seconds()
     data = read_file(file, MAX_STATEMENT_BYTES).data
     if is_token(data):
-        return _NEGATIVE if inspect_token(data, file, key, now, as_json=as_json) else 0
+        return _NEGATIVE if inspect_token(data, file, key, now) else 0
     if is_opaque(data):
-        print_opaque(as_json=as_json)
+        print_opaque()
         return 0
     document = read_document(file)
     if isinstance(document, CallBundle):
-        show_bundle = print_bundle_members if as_json else print_bundle
+        show_bundle = print_bundle_members if is_for_programs() else print_bundle
         return _NEGATIVE if show_bundle(document, *keys_by_kind(key)) else 0
     known = {each.id: each for each in map(load_public_key, key)}
     if isinstance(document, KeyFile) and isinstance(read_key(file), PrivateKeyFile | LockedKeyFile):
         tell(f"note: {file} holds the private key as well, which is for its owner alone")
-    show = print_members if as_json else _print_words
+    show = print_members if is_for_programs() else _print_words
     return _NEGATIVE if show(document, known, now) else 0
 
 

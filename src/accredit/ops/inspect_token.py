@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from accredit.base.standard import is_for_programs
 from accredit.errors import ConfigurationError, TokenError
 from accredit.keys import load_key_set
 from accredit.limits import MAX_TOKEN_BYTES
@@ -31,16 +32,16 @@ def is_opaque(data: bytes) -> bool:
     return len(data) <= MAX_TOKEN_BYTES and B64TOKEN.fullmatch(data.decode("latin-1").strip("\r\n")) is not None
 
 
-def print_opaque(*, as_json: bool) -> None:
+def print_opaque() -> None:
     """Print the known facts about a token that is not a JWT."""
-    if as_json:
+    if is_for_programs():
         print_json({"type": "token", "opaque": True, "signatures_good": None})
         return
     say("a token that is no JWT: only its issuer can say what it holds")
     say("a gateway asks the issuer where introspection_url is set", QUIET)
 
 
-def inspect_token(data: bytes, path: Path, keys: Sequence[Path], now: int, *, as_json: bool) -> bool:
+def inspect_token(data: bytes, path: Path, keys: Sequence[Path], now: int) -> bool:
     """Print what a token holds; return whether its signature is bad. Raises `ConfigurationError`."""
     text = data.decode("ascii").strip()
     try:
@@ -49,7 +50,7 @@ def inspect_token(data: bytes, path: Path, keys: Sequence[Path], now: int, *, as
         raise ConfigurationError(f"{path} is no token: {error.reason}", "name a file that holds a JWT") from None
     fault = _fault(text, claims, keys)
     allowed = None if claims.allowed_tools is None else tuple(claims.allowed_tools)
-    if as_json:
+    if is_for_programs():
         print_json(
             {
                 "type": "token",

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from accredit.attest import CallBundle, CallRecord, LogKey, RecordKey, Stored, timestamp
 from accredit.base.clock import unix_ms
+from accredit.base.standard import is_for_programs
 from accredit.base.text import one_line
 from accredit.errors import ConfigurationError
 from accredit.limits import FOLLOW_SECONDS, SHORT_ID_CHARS
@@ -93,7 +94,6 @@ class Listing(Struct, frozen=True, kw_only=True):
 
     limit: int
     follow: bool
-    as_json: bool
     names: Names
     auditor: Auditor
     keys: Sequence[LogKey | RecordKey] = ()
@@ -142,7 +142,6 @@ def run_list(
     key: Sequence[Path],
     known: Sequence[Path],
     root: Sequence[Path],
-    as_json: bool,
 ) -> int:
     """Run `accredit log list`; return the exit code. Raises `ConfigurationError`."""
     wanted = Filter(
@@ -158,7 +157,7 @@ def run_list(
     where = (str(file) if file is not None and config is None else store, config)  # a file's log is nobody's here
     names, keys = {**gateway_names_in(key), **known_names(known, *where)}, keys_to_show_with(key, *where)
     auditor = Auditor(people_to_show_with(root, *where), only_these=bool(root), now=unix_ms() // 1000)
-    listing = Listing(limit=limit, follow=follow, as_json=as_json, names=names, auditor=auditor, keys=keys)
+    listing = Listing(limit=limit, follow=follow, names=names, auditor=auditor, keys=keys)
     if file is not None:
         return show_bundle(file, wanted, listing)
     return show_calls(log_store(store, config), wanted, listing)
@@ -178,7 +177,7 @@ def show_calls(store: LogStore, wanted: Filter, listing: Listing) -> int:
         if not listing.follow:
             log.release()  # whoever takes what is printed may take long
             _print(rows, listing)
-            if not rows and not listing.as_json:
+            if not rows and not is_for_programs():
                 tell(_NO_CALL if wanted == Filter() else "note: no call on record passes these filters")
             return 0
         open_calls = {each.record.call.id: each for each in read_call_records(log.open_calls())}
@@ -186,7 +185,7 @@ def show_calls(store: LogStore, wanted: Filter, listing: Listing) -> int:
         with contextlib.suppress(KeyboardInterrupt):
             for row in filter(chosen.passes, _following(log, open_calls)):
                 call = listing.judged(row, log.kept_of)
-                if listing.as_json:
+                if is_for_programs():
                     click.echo(json.dumps(listing.members(call)))
                 else:
                     say(_line(call, listing))
@@ -250,7 +249,7 @@ def _following(log: LogReader, open_calls: dict[str, FiledRecord]) -> Iterator[C
 
 
 def _print(calls: Sequence[Judged], listing: Listing) -> None:
-    if listing.as_json:
+    if is_for_programs():
         for call in calls:
             click.echo(json.dumps(listing.members(call)))
     else:

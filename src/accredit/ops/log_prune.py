@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from accredit.attest import timestamp
+from accredit.base.standard import is_for_programs
 from accredit.base.text import several
 from accredit.keys import load_log_signer
 from accredit.ops.log_place import as_configuration_errors, keys_to_show_with, log_store, moment
@@ -14,7 +15,7 @@ from accredit.terminal.output import print_json, say
 from accredit.terminal.progress import Progress
 
 
-def run_prune(*, before: str, key: Path, store: str | None, config: Path | None, as_json: bool) -> int:
+def run_prune(*, before: str, key: Path, store: str | None, config: Path | None) -> int:
     """Run `accredit log prune`; return the exit code. Raises `ConfigurationError`."""
     trusted = keys_to_show_with((), store if config is None else None, config)  # other keys that sign it
     place, before_ms, signer = log_store(store, config), moment("--before", before), load_log_signer(key)
@@ -23,7 +24,7 @@ def run_prune(*, before: str, key: Path, store: str | None, config: Path | None,
             pass  # what is no log is refused, not made into one
         with Progress("pruning", unit="records") as progress:
             report = place.prune(signer, trusted, before_ms, partial(setattr, progress, "done"))
-    if as_json:
+    if is_for_programs():
         told = {"pruned": report.records, "overwritten": report.overwritten, "before": timestamp(before_ms)}
         print_json(told)
     else:

@@ -7,6 +7,7 @@ import msgspec
 
 from accredit.attest import CallRecord, Envelope, Stored, decode_statement
 from accredit.base.clock import unix_ms
+from accredit.base.standard import is_for_programs
 from accredit.ops.log_names import known_names, one_call
 from accredit.ops.log_place import (
     as_configuration_errors,
@@ -31,7 +32,6 @@ def run_show(
     key: Sequence[Path],
     known: Sequence[Path],
     root: Sequence[Path],
-    as_json: bool,
 ) -> int:
     """Run `accredit log show`; return the exit code. Raises `ConfigurationError`."""
     names = {**gateway_names_in(key), **known_names(known, store, config)}
@@ -47,7 +47,7 @@ def run_show(
     evidence = None
     if trusted and records and not any(faults):
         evidence = Auditor(people, only_these=bool(root)).judge(decode_statement(records[0][1].payload), *kept)
-    if as_json:
+    if is_for_programs():
         statements = [
             {"statement": msgspec.json.decode(envelope.payload), "signatures_good": fault is None if trusted else None}
             for (_, envelope), fault in zip(records, faults, strict=True)

@@ -20,6 +20,7 @@ from accredit.attest import (
 )
 from accredit.base.clock import unix_ms
 from accredit.base.deferred import Deferred
+from accredit.base.standard import is_for_programs
 from accredit.base.text import several
 from accredit.errors import AttestationError, ConfigurationError
 from accredit.limits import MAX_ATTESTATION_BYTES
@@ -87,7 +88,6 @@ def run_verify(
     no_proofs: bool,
     target: str | None,
     known: Sequence[Path],
-    as_json: bool,
 ) -> int:
     """Run `accredit log verify`; return the exit code. Raises `ConfigurationError`."""
     if no_proofs and (require_proofs or root):
@@ -95,8 +95,8 @@ def run_verify(
     wanted = ProofRequirements(root, require_proofs, no_proofs, target)
     if file is not None:
         names = {**gateway_names_in(key), **names_in(known)}
-        return verify_file(file, key, since, wanted, names=names, config=config, as_json=as_json)
-    return verify_store(store, key, since, wanted, config=config, as_json=as_json)
+        return verify_file(file, key, since, wanted, names=names, config=config)
+    return verify_store(store, key, since, wanted, config=config)
 
 
 def verify_store(
@@ -106,7 +106,6 @@ def verify_store(
     wanted: ProofRequirements,
     *,
     config: Path | None,
-    as_json: bool,
 ) -> int:
     """Verify a store's log; return the exit code. Raises `ConfigurationError`.
 
@@ -132,7 +131,7 @@ def verify_store(
     damage = place.damage() if report.valid else None
     if damage is not None:  # in a part of the file that holds no record
         report = report._replace(fault=Fault("the file", f"{damage.what}: {damage.remedy}"))
-    return _tell(report, kept, None if wanted.nothing else proofs, as_json=as_json)
+    return _tell(report, kept, None if wanted.nothing else proofs)
 
 
 def verify_file(
@@ -142,7 +141,6 @@ def verify_file(
     wanted: ProofRequirements,
     *,
     config: Path | None,
-    as_json: bool,
     names: Names | None = None,
 ) -> int:
     """Verify an exported file; return the exit code. `names` are names of agents by id. Raises `ConfigurationError`."""
@@ -155,7 +153,7 @@ def verify_file(
         if kept:
             raise ConfigurationError(f"{path} is the bundle of one call, and no log", _NO_LOG)
         auditor = Auditor(people, only_these=bool(wanted.roots), now=unix_ms() // 1000, target=wanted.target)
-        return _verify_bundle(_whole(path, every), trusted, auditor, names or {}, wanted, as_json=as_json)
+        return _verify_bundle(_whole(path, every), trusted, auditor, names or {}, wanted)
     if wanted.roots:
         raise ConfigurationError(f"{path} is a log without its certificates, and --root is for one call", ONE_CALL)
     judge = _judge(people, wanted) if wanted.required else None
@@ -173,7 +171,7 @@ def verify_file(
             examiner=lambda lines: proofs.count(verifiers(lines)),
             marks=marks,
         )
-    return _tell(report, kept, proofs if wanted.required else None, as_json=as_json)
+    return _tell(report, kept, proofs if wanted.required else None)
 
 
 def _judge(people: Mapping[HybridPublicKey, str], wanted: ProofRequirements) -> "Judge":
@@ -197,14 +195,12 @@ def _verify_bundle(
     auditor: Auditor,
     names: Names,
     wanted: ProofRequirements,
-    *,
-    as_json: bool,
 ) -> int:
     try:
         bundle = decode_call_bundle(data)
         records = verify_call_bundle(bundle, keys)
     except AttestationError as error:
-        if as_json:
+        if is_for_programs():
             print_json({"valid": False, "reason": str(error)})
         else:
             say(f"BAD: {error}", BAD)
@@ -212,7 +208,7 @@ def _verify_bundle(
     decision = decode_statement(bundle.envelopes[0].payload)
     evidence = None if wanted.nothing else auditor.judge(decision, bundle.certificates, bundle.proof)
     bad = wanted.check(evidence)
-    if as_json:
+    if is_for_programs():
         facts: dict[str, object] = {"valid": not bad, "call": records[0].call.id, "records": len(records)}
         facts |= evidence.members(records[0], names) if evidence is not None else NO_EVIDENCE
         facts |= {"reason": bad[0]} if bad else {}
@@ -228,12 +224,12 @@ def _verify_bundle(
     return _NEGATIVE if bad else 0
 
 
-def _tell(report: LogReport, kept: Sequence[Envelope | Head], proofs: "Proofs | None", *, as_json: bool) -> int:
+def _tell(report: LogReport, kept: Sequence[Envelope | Head], proofs: "Proofs | None") -> int:
     if proofs is not None and report.fault is None:
         report = report._replace(fault=proofs.fault)
     pruned = sum(writer.pruned for writer in report.writers)
     uncovered = sum(writer.records - writer.checkpointed for writer in report.writers)
-    if as_json:
+    if is_for_programs():
         print_json(
             {
                 "valid": report.valid,

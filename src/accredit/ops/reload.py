@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from accredit.app.pid_file import PID_FILE, PidFileContent, find, is_same, place
+from accredit.base.standard import is_for_programs
 from accredit.base.terminal import two_lines
 from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError
@@ -26,7 +27,7 @@ RELOAD_WAIT_SECONDS = 90.0
 begins."""
 
 
-def reload_gateway(config: Path | None, environ: Mapping[str, str] = os.environ, *, as_json: bool = False) -> int:
+def reload_gateway(config: Path | None, environ: Mapping[str, str] = os.environ) -> int:
     """Run the command; return its exit code."""
     file = (config or Path(environ.get("ACCREDIT_CONFIG") or DEFAULT_FILE)).absolute()
     try:
@@ -35,7 +36,7 @@ def reload_gateway(config: Path | None, environ: Mapping[str, str] = os.environ,
     except ConfigurationError as error:
         return _print_refusal(error.what, error.remedy)
     told = done.reloads
-    if as_json:
+    if is_for_programs():
         outcome = {"pid": done.pid, "in_force": not told.problem, "changed": told.changed or None}
         print_json({**outcome, "problem": told.problem or None, "help": told.remedy or None})
         return 1 if told.problem else 0

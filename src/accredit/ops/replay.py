@@ -15,6 +15,7 @@ from msgspec import Raw, structs
 
 from accredit.attest import CallRecord, sha256_hex, timestamp
 from accredit.base.caching import RecentlyUsed
+from accredit.base.standard import is_for_programs
 from accredit.base.text import escape_text
 from accredit.config import Loaded, build_all_settings, gateway_id, load, policy_digest
 from accredit.errors import WireError
@@ -83,7 +84,7 @@ class _Found:
             self.changes.setdefault(change, Tally()).add(at)
 
 
-def run_replay(*, config: Path, since: str | None, key: Sequence[Path], as_json: bool) -> int:
+def run_replay(*, config: Path, since: str | None, key: Sequence[Path]) -> int:
     """Run `accredit replay`: print which calls a configuration would decide differently; return the exit code. Raises
     `ConfigurationError`."""
     loaded = load(config, os.environ, {})
@@ -108,7 +109,7 @@ def run_replay(*, config: Path, since: str | None, key: Sequence[Path], as_json:
             else:
                 found.add(record, verdict.allows, verdict.error)
     names = known_names((), None, config)
-    if as_json:
+    if is_for_programs():
         print_json(_members(found, names, prover.left))
     else:
         for line in _lines(found, names, prover.left):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from accredit.base.standard import is_for_programs
 from accredit.config import load, store_of
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.stores import PostgresDatabase, parse_store_url
@@ -16,7 +17,7 @@ from accredit.terminal.wording import timestamp
 _T = TypeVar("_T")
 
 
-def migrate_store(store: str | None, config: Path | None, *, as_json: bool) -> int:
+def migrate_store(store: str | None, config: Path | None) -> int:
     """Create the tables and roles that are missing; return the exit code. Raises `ConfigurationError`."""
     database = _database(store, config)
     done = _run_on_database(migration.migrate, database, "making tables and indexes")
@@ -25,7 +26,7 @@ def migrate_store(store: str | None, config: Path | None, *, as_json: bool) -> i
             f"{database.name} has tables of schema {done.before}, and {done.known} is the latest that is known here",
             "install the accredit that made them",
         )
-    if as_json:
+    if is_for_programs():
         print_json({"before": done.before, "after": done.known, "left_over": list(done.left_over)})
         return 0
     if done.before == done.known:
@@ -39,12 +40,12 @@ def migrate_store(store: str | None, config: Path | None, *, as_json: bool) -> i
     return 0
 
 
-def show_status(store: str | None, config: Path | None, *, as_json: bool) -> int:
+def show_status(store: str | None, config: Path | None) -> int:
     """Print the schema's state; return the exit code. Raises `ConfigurationError`."""
     database = _database(store, config)
     there = _run_on_database(migration.status, database, "asking the database")
     found, known, _ = there
-    if as_json:
+    if is_for_programs():
         print_json({"schema": found, "known": known, "current": found == known, "serves": there.serves})
     elif found == known:
         say(f"{database.name} has schema {found}, which is current")
@@ -58,12 +59,12 @@ def show_status(store: str | None, config: Path | None, *, as_json: bool) -> int
     return 0 if found == known else 1
 
 
-def mark_restored(store: str | None, config: Path | None, *, as_json: bool) -> int:
+def mark_restored(store: str | None, config: Path | None) -> int:
     """Have gateways refuse proofs for some minutes, after the database was restored from a backup; return the exit
     code. Raises `ConfigurationError`."""
     database = _database(store, config)
     until = _run_on_database(migration.hold_after_restore, database, "asking the database")
-    if as_json:
+    if is_for_programs():
         print_json({"not_before": until})
     else:
         say(f"{database.name}: proofs are refused until {timestamp(until)}")

@@ -22,6 +22,7 @@ from pathlib import Path
 from msgspec import structs
 
 from accredit.attest import timestamp
+from accredit.base.standard import is_for_programs
 from accredit.base.text import json_ascii
 from accredit.client.presenter import GRANTS
 from accredit.config import Loaded, build_proofs, gateway_id, load
@@ -47,7 +48,7 @@ _PLACEHOLDER = re.compile(r"^(PRINCIPAL|AGENT)-[0-9a-f]+\.(key|pub)$")
 _ACTIVE = str.maketrans({char: f"\\u{ord(char):04x}" for char in "$`!'"})
 
 
-def run_suggest(*, since: str | None, config: Path | None, key: Sequence[Path], as_json: bool) -> int:
+def run_suggest(*, since: str | None, config: Path | None, key: Sequence[Path]) -> int:
     """Run `accredit suggest`: print suggestions from a configuration's log; return the exit code. Raises
     `ConfigurationError`."""
     loaded = load(config, os.environ, {})
@@ -61,7 +62,7 @@ def run_suggest(*, since: str | None, config: Path | None, key: Sequence[Path], 
             suggester.add(record)
     found, names = suggester.suggestion(), known_names((), None, config)
     lines = Lines(found, names, prover.left, find_public_keys(os.environ, loaded.file))
-    if as_json:
+    if is_for_programs():
         print_json(lines.members())
     else:
         for line in lines.text():

@@ -25,6 +25,7 @@ from accredit.asking.listing import ServerListing
 from accredit.asking.probe import without_query
 from accredit.asking.reaching import Reach
 from accredit.asking.server import ask_upstream
+from accredit.base.standard import is_for_programs
 from accredit.base.toml import append_text, says
 from accredit.client.presenter import GRANTS
 from accredit.config import Loaded, build_catalog, load, lock_file, read_lock_file
@@ -79,7 +80,6 @@ def run_add(
     agent_card: Path | str | None,
     proxy: str | None,
     reach: Reach,
-    as_json: bool,
 ) -> int:
     """Run `accredit add`; return the exit code. Raises `ConfigurationError`."""
     check_server_name(name, "NAME")
@@ -88,12 +88,12 @@ def run_add(
     document = named_document(openapi, agent_card, command, proxy)
     if document is not None:
         found = find_described(name, document, url, proxy, reach)
-        return _add_described(found, document, config, name_existing, as_json=as_json)
+        return _add_described(found, document, config, name_existing)
     upstream = upstream_of(url, command, reach)
-    return add_server(Addition(name, upstream, config, name_existing, reach), as_json=as_json)
+    return add_server(Addition(name, upstream, config, name_existing, reach))
 
 
-def add_server(addition: Addition, *, as_json: bool) -> int:
+def add_server(addition: Addition) -> int:
     """Write the configuration and the lock, and print what changed. Raises `ConfigurationError`."""
     name, existing = addition.name, addition.existing
     loaded, file = _load(addition.config)
@@ -112,13 +112,11 @@ def add_server(addition: Addition, *, as_json: bool) -> int:
     files = _write(loaded, existing, content, lock if pinned else None, {name: definitions_of(offer)} if pinned else {})
     if upstream != addition.upstream and isinstance(upstream, HttpUpstream):
         notes.append(f"the server is at {without_query(upstream.url)}: the configuration names that")
-    _report(addition, files, offer, suggested, notes, as_json=as_json)
+    _report(addition, files, offer, suggested, notes)
     return 0
 
 
-def _add_described(
-    found: Api | Agent, document: Document, config: Path | None, existing: str | None, *, as_json: bool
-) -> int:
+def _add_described(found: Api | Agent, document: Document, config: Path | None, existing: str | None) -> int:
     """Write the configuration with an HTTP API or an agent, and print what changed. Raises `ConfigurationError`."""
     loaded, file = _load(config)
     _check_names(loaded, found.name, existing)
@@ -130,7 +128,7 @@ def _add_described(
     notes = [] if existing is None else [*_rename_notes(loaded, found.name, existing)]
     check = f"accredit check {found.name} {document.option} {shlex.quote(str(document.where))}"
     steps = _next_steps(found.name, files[0], scope_options(found.first_scopes), check)
-    if as_json:
+    if is_for_programs():
         said = {"files": files, "server": found.name, "renamed": existing, **found.members()}
         print_json({**said, "notes": notes, "next": steps})
         return 0
@@ -309,12 +307,10 @@ def _report(
     offer: ServerListing,
     suggested: Sequence[Suggestion],
     notes: Sequence[str],
-    *,
-    as_json: bool,
 ) -> None:
     name, (file, *_) = addition.name, files
     steps = _next_steps(name, file, first_scopes(offer, suggested), f"accredit check {name}")
-    if as_json:
+    if is_for_programs():
         tools = [{"name": each.tool, "scope": each.scope, "sensitive": each.sensitive} for each in suggested]
         others = {"resources": len(offer.resources) + len(offer.templates), "prompts": len(offer.prompts)}
         print_json(

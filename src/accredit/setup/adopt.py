@@ -28,6 +28,7 @@ import click
 
 from accredit.base.clock import unix_seconds
 from accredit.base.files import SHARED_FOLDER, make_folder
+from accredit.base.standard import is_for_programs, words_before_result
 from accredit.client.presenter import GRANTS
 from accredit.config.attest import GATEWAY_KEY_FILE
 from accredit.console.settings import find_key, read_settings
@@ -120,7 +121,7 @@ def adopt_servers(wish: InstallOptions, config: Path, passphrase_file: Path | No
     job = job._replace(left=[*left, *job.left])
     if not job.entries:
         return _nothing(job)
-    if not wish.as_json:
+    if not is_for_programs():
         _show(job)
     if wish.dry_run:
         return _report(job, None)
@@ -132,7 +133,7 @@ def adopt_servers(wish: InstallOptions, config: Path, passphrase_file: Path | No
     if not wish.yes and (values := _ask_for_unset(own)):
         own = [text.with_values(each, values) for each in own]
         job = _job(wish, host, file, old, own, config.absolute())._replace(left=job.left)
-    with contextlib.redirect_stdout(sys.stderr) if wish.as_json else contextlib.nullcontext():
+    with words_before_result():
         _make_keys(job, Passphrases(passphrase_file))
     _write(job.plan)
     backup = apply(
@@ -222,7 +223,7 @@ def _make_keys(job: _Job, passphrases: Passphrases) -> None:
                 yes=False,
                 passphrase=passphrases.of,
             )
-            grant_delegation(request, as_json=False)
+            grant_delegation(request)
     finally:
         passphrases.forget()
 
@@ -308,7 +309,7 @@ def _tell_left(job: _Job) -> None:
 
 
 def _nothing(job: _Job) -> int:
-    if job.wish.as_json:
+    if is_for_programs():
         return _report(job, None)
     _tell_left(job)
     if job.wish.name is not None and not job.left:
@@ -323,7 +324,7 @@ def _report(job: _Job, backup: Path | None) -> int:
     planned = job.plan
     config = shlex.quote(str(planned.file))
     notes = [*_notes(job)]
-    if job.wish.as_json:
+    if is_for_programs():
         adopted = [{"name": each.own.name, "server": each.server} for each in planned.adopted]
         print_json(
             {"host": job.host.name, "file": str(job.file), "config": str(planned.file), "adopted": adopted,

@@ -23,7 +23,7 @@ from accredit.asking.command_line import upstream_of
 from accredit.asking.listing import ServerListing
 from accredit.asking.reaching import Reach
 from accredit.asking.server import ask_each, ask_object, ask_upstream
-from accredit.base.standard import STDIN
+from accredit.base.standard import STDIN, is_for_programs
 from accredit.base.terminal import two_lines
 from accredit.config import Loaded, build_catalog, load, read_pinned
 from accredit.config.pins import stale_pins
@@ -79,7 +79,6 @@ def run_check(
     openapi: Path | str | None,
     agent_card: Path | str | None,
     reach: Reach,
-    as_json: bool,
 ) -> int:
     """Run `accredit check`; return the exit code. Raises `ConfigurationError`."""
     if fix and config == STDIN:
@@ -92,9 +91,9 @@ def run_check(
                 f"{document.option} is compared with tables of a configuration, and no server is asked",
                 "name one of [servers], or nothing, and no headers",
             )
-        return check_document(config, name, document, fix=fix, timeout=reach.timeout, as_json=as_json)
+        return check_document(config, name, document, fix=fix, timeout=reach.timeout)
     if name is not None or (target is None and command is None):
-        return check_configured(load(config, os.environ, {}), name, reach, fix=fix, as_json=as_json)
+        return check_configured(load(config, os.environ, {}), name, reach, fix=fix)
     if config is not None:
         raise ConfigurationError(
             "--config and a server are given", "name one: a configuration has its own, in [upstream] or [servers]"
@@ -102,12 +101,12 @@ def run_check(
     if fix:
         raise ConfigurationError("--fix has no configuration to write to", "name one with --config, without a server")
     if target is not None and command is None and _PYTHON.fullmatch(target):
-        return check_offer(ask_object(target), None, as_json=as_json)
+        return check_offer(ask_object(target), None)
     offer, _ = ask_upstream(upstream_of(target, command, reach), seconds=reach.timeout)
-    return check_offer(offer, None, as_json=as_json)
+    return check_offer(offer, None)
 
 
-def check_configured(loaded: Loaded, name: str | None, reach: Reach, *, fix: bool, as_json: bool) -> int:
+def check_configured(loaded: Loaded, name: str | None, reach: Reach, *, fix: bool) -> int:
     """Check a configuration's servers, or only the server `name`. Print the findings and return the exit code. If
     `fix`, missing tables are written first. Raises `ConfigurationError`.
 
@@ -135,9 +134,9 @@ def check_configured(loaded: Loaded, name: str | None, reach: Reach, *, fix: boo
         only = next(iter(checked.values()))
         members = only.members | ({"stale_pins": stale} if stale else {})
         only = only._replace(members=members, lines=[*only.lines, *notes])
-        return _print_result(_mark_observed(only) if observes else only, as_json=as_json)
+        return _print_result(_mark_observed(only) if observes else only)
     good = not silent and all(found.ok for found in checked.values())
-    if as_json:
+    if is_for_programs():
         told = {each: {"ok": False, "error": error.what} for each, error in silent.items()}
         more: dict[str, object] = {"proofs": "observe"} if observes else {}
         more |= {"stale_pins": stale} if stale else {}
@@ -155,11 +154,9 @@ def check_configured(loaded: Loaded, name: str | None, reach: Reach, *, fix: boo
     return 0 if good else 2 if silent else 1
 
 
-def check_offer(
-    offer: ServerListing, catalog: Catalog | None, pinned: Definitions | None = None, *, as_json: bool
-) -> int:
+def check_offer(offer: ServerListing, catalog: Catalog | None, pinned: Definitions | None = None) -> int:
     """Print how a server's tools differ from a catalog and from pins; return the exit code."""
-    return _print_result(_check_offer(offer, catalog, pinned), as_json=as_json)
+    return _print_result(_check_offer(offer, catalog, pinned))
 
 
 def _ask_servers(
@@ -178,8 +175,8 @@ def _ask_servers(
     return offers, silent
 
 
-def _print_result(checked: "_Checked", *, as_json: bool) -> int:
-    if as_json:
+def _print_result(checked: "_Checked") -> int:
+    if is_for_programs():
         print_json(checked.members)
     else:
         for line in checked.lines:

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from accredit.a2a.shapes import Card
 from accredit.a2a.skills import ProposedSkills, agent_url, propose_skills
-from accredit.base.standard import STDIN
+from accredit.base.standard import STDIN, is_for_programs
 from accredit.base.text import one_line
 from accredit.base.toml import append_text
 from accredit.config import Loaded, load
@@ -69,7 +69,6 @@ def check_document(
     *,
     fix: bool,
     timeout: float | None,
-    as_json: bool,
 ) -> int:
     """Compare an API's routes or an agent's skills with a document, print the findings, and return the exit code. If
     `fix`, missing tables are written first. Raises `ConfigurationError`."""
@@ -77,11 +76,11 @@ def check_document(
         raise ConfigurationError("stdin can't be the configuration and the document", "name a file for one of them")
     loaded = load(config, os.environ, {})
     if document.option == "--openapi":
-        return _check_api(loaded, name, read_openapi(document.where, timeout), fix=fix, as_json=as_json)
-    return _check_agent(loaded, name, read_agent_card(document.where, timeout), fix=fix, as_json=as_json)
+        return _check_api(loaded, name, read_openapi(document.where, timeout), fix=fix)
+    return _check_agent(loaded, name, read_agent_card(document.where, timeout), fix=fix)
 
 
-def _check_api(loaded: Loaded, name: str | None, document: ApiDocument, *, fix: bool, as_json: bool) -> int:
+def _check_api(loaded: Loaded, name: str | None, document: ApiDocument, *, fix: bool) -> int:
     name, routes = _routes(loaded, name)
     found = _compare(loaded, name, document, routes)
     if fix and found.routes:
@@ -94,7 +93,7 @@ def _check_api(loaded: Loaded, name: str | None, document: ApiDocument, *, fix: 
     findings.sort(key=lambda each: each.route.split(" ")[::-1])
     notes = [(one.route.text, why) for one, why in found.left_out if one.route.text not in found.counted]
     number = len(document.operations)
-    if as_json:
+    if is_for_programs():
         left_out = [{"route": route, "why": why} for route, why in notes]
         _print_json(name, {"operations": number}, findings, left_out)
         return 1 if findings else 0
@@ -102,7 +101,7 @@ def _check_api(loaded: Loaded, name: str | None, document: ApiDocument, *, fix: 
     return _say(findings, good, [f"{route}: it has no route, as {why}" for route, why in notes])
 
 
-def _check_agent(loaded: Loaded, name: str | None, card: Card, *, fix: bool, as_json: bool) -> int:
+def _check_agent(loaded: Loaded, name: str | None, card: Card, *, fix: bool) -> int:
     name, agent = _agent(loaded, name)
     found = _compare_skills(name, card, agent)
     if fix and found.skills:
@@ -112,7 +111,7 @@ def _check_agent(loaded: Loaded, name: str | None, card: Card, *, fix: bool, as_
         found = _compare_skills(name, card, agent)
     findings = [*_other_url(card, agent), *_without_table(found), *_without_skill(found)]
     number = len(card.skills or [])
-    if as_json:
+    if is_for_programs():
         left_out = [{"skill": skill, "why": why} for skill, why in found.left_out]
         _print_json(name, {"skills": number}, findings, left_out)
         return 1 if findings else 0

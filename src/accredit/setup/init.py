@@ -30,6 +30,7 @@ from accredit.asking.reaching import Reach
 from accredit.asking.server import ask_upstream
 from accredit.base.clock import unix_seconds
 from accredit.base.files import SHARED_FOLDER, make_folder
+from accredit.base.standard import is_for_programs
 from accredit.base.text import one_line, several
 from accredit.config.attest import GATEWAY_KEY_FILE
 from accredit.config.load import DEFAULT_FILE, load
@@ -97,7 +98,6 @@ def run_init(
     proxy: str | None,
     oauth: str,
     reach: Reach,
-    as_json: bool,
 ) -> int:
     """Run `accredit init`; return the exit code. Raises `ConfigurationError`."""
     if server:
@@ -110,22 +110,22 @@ def run_init(
             raise ConfigurationError("--oauth is for MCP servers", "write [oauth] into the file yourself")
         _check_free(folder, _files_of(folder))
         found = find_described(server, document, url, proxy, reach)
-        return _set_up_described(found, folder, as_json=as_json)
+        return _set_up_described(found, folder)
     if oauth:  # a wrong URL is told before the server is asked
         load(folder / DEFAULT_FILE, {}, {}, content=oauth_tables(oauth).encode())
     upstream = upstream_of(url, command, reach)
     plan = InitPlan(upstream, folder, reach, server, oauth=oauth)
-    return set_up(plan, as_json=as_json)
+    return set_up(plan)
 
 
-def set_up(plan: InitPlan, *, as_json: bool) -> int:
+def set_up(plan: InitPlan) -> int:
     """Write the files into the folder, and print what to do next. Raises `ConfigurationError`."""
     folder = plan.folder
     _check_free(folder, [*plan.files, *(path for path, *_ in plan.more_files)])
     made = Prepared.asked(plan)
     made.write()
     steps = _next_steps(folder, first_scopes(made.offer, made.suggested))
-    _report(plan, made.offer, made.suggested, steps, as_json=as_json)
+    _report(plan, made.offer, made.suggested, steps)
     return 0
 
 
@@ -139,7 +139,7 @@ def _check_free(folder: Path, files: Iterable[Path]) -> None:
         raise _no_folder(folder, f"{nearest} is a file")
 
 
-def _set_up_described(found: Api | Agent, folder: Path, *, as_json: bool) -> int:
+def _set_up_described(found: Api | Agent, folder: Path) -> int:
     """Write the files for an HTTP API or an agent, and print what to do next. Raises `ConfigurationError`."""
     file, key, public = files = _files_of(folder)
     text = described_configuration(found).encode()
@@ -147,7 +147,7 @@ def _set_up_described(found: Api | Agent, folder: Path, *, as_json: bool) -> int
     make_folder(folder, SHARED_FOLDER)
     _write([(file, text, url_holds_secret(found.url))], [*_write_key(key)])
     steps = _next_steps(folder, scope_options(found.first_scopes))
-    if as_json:
+    if is_for_programs():
         print_json({"files": [str(each) for each in files], "server": found.name, **found.members(), "next": steps})
         return 0
     say(f"wrote {file}: {found.summary}. Read it before you go on.")
@@ -281,12 +281,10 @@ def word(path: Path) -> str:
     return shlex.quote(str(path))
 
 
-def _report(
-    plan: InitPlan, offer: ServerListing, suggested: Sequence[Suggestion], steps: Sequence[str], *, as_json: bool
-) -> None:
+def _report(plan: InitPlan, offer: ServerListing, suggested: Sequence[Suggestion], steps: Sequence[str]) -> None:
     more = [path for path, *_ in plan.more_files]
     files = [*plan.files, *more]
-    if as_json:
+    if is_for_programs():
         tools = [{"name": each.tool, "scope": each.scope, "sensitive": each.sensitive} for each in suggested]
         others = {"resources": len(offer.resources) + len(offer.templates), "prompts": len(offer.prompts)}
         print_json({"files": [str(file) for file in files], "tools": tools, **others, "next": steps})

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accredit.base.deferred import Deferred
+from accredit.base.standard import is_for_programs
 from accredit.errors import ConfigurationError
 from accredit.hosts.drift import HostState, host_states, is_own, why_changed
 from accredit.hosts.edit import Edit, EntryLocation, apply, edit_entry, entries, read_host_file
@@ -44,16 +45,15 @@ def run_install(
     dry_run: bool,
     yes: bool,
     list_all: bool,
-    as_json: bool,
 ) -> int:
     """Run `accredit install`; return the exit code. Raises `ConfigurationError`."""
     if list_all:
         if host is not None:
             raise ConfigurationError("--list is of all hosts", f"leave {host} out")
-        return list_hosts(as_json=as_json)
+        return list_hosts()
     if host is None:
         raise ConfigurationError("no host is named", "accredit install --list shows which there are")
-    wish = InstallOptions(host, name, project=project, dry_run=dry_run, yes=yes, as_json=as_json)
+    wish = InstallOptions(host, name, project=project, dry_run=dry_run, yes=yes)
     if url is not None and config is not None:
         raise ConfigurationError("--url and --config are given", "keep the one that names your gateway")
     if not adopt:
@@ -69,11 +69,9 @@ def run_install(
     return adopting.adopt_servers(wish, config, passphrase_file)
 
 
-def run_uninstall(
-    *, host: str, name: str | None, project: bool, restore: bool, dry_run: bool, yes: bool, as_json: bool
-) -> int:
+def run_uninstall(*, host: str, name: str | None, project: bool, restore: bool, dry_run: bool, yes: bool) -> int:
     """Run `accredit uninstall`; return the exit code. Raises `ConfigurationError`."""
-    wish = InstallOptions(host, name, project=project, dry_run=dry_run, yes=yes, as_json=as_json)
+    wish = InstallOptions(host, name, project=project, dry_run=dry_run, yes=yes)
     return uninstall_entry(wish, restore=restore)
 
 
@@ -95,14 +93,14 @@ def install_entry(wish: InstallOptions, url: str | None, config: Path | None, se
     program = None if wish.project or host.name != "claude-code" or there is not None else claude_program(os.environ)
     command = claude_add(program, wanted.name, entry) if program is not None and new != old else None
     others = [] if wish.project else host.other_files(Places(os.environ), file)
-    if others and not wish.as_json:
+    if others and not is_for_programs():
         tell(f"note: {host.name} may read another file, by its version: {', '.join(map(str, others))}")
         tell(f"  if it does not show the server, name that one: {host.variable}=FILE accredit install {host.name}")
     key = config_folder(os.environ) / "agent.key"
-    if "--key" not in host.words(entry) and not wish.as_json:
+    if "--key" not in host.words(entry) and not is_for_programs():
         tell("note: the entry names no key: a gateway that asks for proofs refuses its calls. Make one, then repeat:")
         tell(f"  accredit keys new {shlex.quote(str(key))} --kind agent")
-    if new != old and not wish.as_json:
+    if new != old and not is_for_programs():
         say_whole(f"{host.name}: {file} gets the server {wanted.name}:")
         for line in host.text.put("", (host.table, wanted.name), entry).splitlines():
             say_whole(f"  {line}")
@@ -134,7 +132,7 @@ def uninstall_entry(wish: InstallOptions, *, restore: bool) -> int:
     comes_back = edit.new is not None and place.name in entries(host, edit.new)
     by_program = not wish.project and host.name == "claude-code" and not comes_back
     program = claude_program(os.environ) if by_program else None
-    if not wish.as_json:
+    if not is_for_programs():
         gets = "gets its own server back in the place of" if comes_back else "loses the server"
         say(f"{host.name}: {file} {gets} {place.name}")
         if not comes_back and agent_of(host.words(found[place.name])) is not None:
@@ -149,7 +147,7 @@ def _restore(wish: InstallOptions, host: Host, file: Path) -> int:
     if not names:
         raise ConfigurationError(f"no server of {file} is accredit's", "nothing has to be put back")
     edit = plan_restore(host, file, names, state_folder(os.environ))
-    if edit.new != edit.old and not wish.as_json:
+    if edit.new != edit.old and not is_for_programs():
         say_whole(f"{host.name}: {file} is put back as it was before {', '.join(sorted(names))}")
     return _finish(wish, edit, EntryLocation(host, file, min(names)), None, None)
 
@@ -164,10 +162,10 @@ def _own_names(host: Host, file: Path) -> set[str]:
     return names
 
 
-def list_hosts(*, as_json: bool) -> int:
+def list_hosts() -> int:
     """Print every host and its entries; return the exit code."""
     states = host_states(os.environ, Path.cwd())
-    if as_json:
+    if is_for_programs():
         print_json({"hosts": [_members(each) for each in states]})
         return 0
     print_table(("host", "state", "file"), [(each.host, _describe_state(each), str(each.file)) for each in states])
@@ -179,7 +177,7 @@ def _finish(
 ) -> int:
     """Make the edit if it changes anything and the user agrees, and report it."""
     changed, backup = edit.new != edit.old, None
-    if changed and command is not None and not wish.as_json:
+    if changed and command is not None and not is_for_programs():
         say_whole(f"by: {shlex.join(command)}")
     if changed and not wish.dry_run:
         if not confirm_write(wish):
@@ -190,7 +188,7 @@ def _finish(
         with Progress(f"writing {place.file}"):
             backup = apply(edit, state_folder(os.environ), program)
         _check_done(edit, place)
-    if wish.as_json:
+    if is_for_programs():
         print_json(
             {"host": place.host.name, "file": str(place.file), "name": place.name, "entry": entry,
              "changed": changed and not wish.dry_run, "backup": None if backup is None else str(backup)}

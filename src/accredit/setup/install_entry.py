@@ -141,7 +141,6 @@ class InstallOptions(NamedTuple):
     project: bool
     dry_run: bool
     yes: bool
-    as_json: bool
 
 
 def place_of(wish: InstallOptions) -> tuple[Host, Path]:

@@ -58,7 +58,7 @@ def sign_first(
         passphrase=passphrases.of,
         notes=notes,
     )
-    grant_delegation(request, as_json=False)
+    grant_delegation(request)
 
 
 def _read_only(config: Path, reach: Reach) -> tuple[tuple[str, ...], tuple[str, ...]]:

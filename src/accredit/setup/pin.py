@@ -18,6 +18,7 @@ from msgspec import to_builtins
 from accredit.asking.listing import ServerListing
 from accredit.asking.reaching import Reach
 from accredit.asking.server import ask_configured
+from accredit.base.standard import is_for_programs
 from accredit.config import load, lock_file, read_lock_file
 from accredit.config.pins import lock_name, stale_pins
 from accredit.config.servers import view
@@ -44,7 +45,6 @@ def run_pin(
     config: Path | None,
     yes: bool,
     reach: Reach,
-    as_json: bool,
 ) -> int:
     """Run `accredit pin`; return the exit code. Raises `ConfigurationError`."""
     loaded = load(config, os.environ, {})
@@ -52,17 +52,17 @@ def run_pin(
     if path is None:
         raise ConfigurationError("there is no configuration, beside which a lock would be", "name one with --config")
     if name is not None and name in stale_pins(loaded):
-        return drop_pins(Approval(path, name, yes), as_json=as_json)
+        return drop_pins(Approval(path, name, yes))
     servers = loaded.config.servers.by_name
     if servers and name is None:
         raise ConfigurationError("[servers] names several, and pin approves one", f"name one of {', '.join(servers)}")
     server = view(loaded, name) if servers and name is not None else loaded
     offer = ask_configured(server, reach)
     configured = frozenset(servers) or frozenset({lock_name(loaded)})
-    return pin_offer(Approval(path, name or lock_name(server), yes, configured), offer, as_json=as_json)
+    return pin_offer(Approval(path, name or lock_name(server), yes, configured), offer)
 
 
-def pin_offer(approval: Approval, offer: ServerListing, *, as_json: bool) -> int:
+def pin_offer(approval: Approval, offer: ServerListing) -> int:
     """Show the differences, and write them if approved; return the exit code. Raises `ConfigurationError`."""
     lock = read_lock_file(approval.path) if os.path.lexists(approval.path) else {}
     if approval.server not in {*approval.configured, *lock}:
@@ -75,12 +75,12 @@ def pin_offer(approval: Approval, offer: ServerListing, *, as_json: bool) -> int
     if approval.server in lock and not different:
         taken = True
     else:
-        if not as_json:
+        if not is_for_programs():
             show(different, offer)
-        taken = approval.agreed or (not as_json and _confirm())
+        taken = approval.agreed or (not is_for_programs() and _confirm())
         if taken:
             write_file(approval.path, text, replace=True)
-    if as_json:
+    if is_for_programs():
         listed = [to_builtins(change) for change in different]
         print_json({"server": approval.server, "pinned": taken, "set": found.set_sha256, "changes": listed})
     elif taken and not different and approval.server in lock:
@@ -92,19 +92,19 @@ def pin_offer(approval: Approval, offer: ServerListing, *, as_json: bool) -> int
     return 0 if taken else 1
 
 
-def drop_pins(approval: Approval, *, as_json: bool) -> int:
+def drop_pins(approval: Approval) -> int:
     """Remove the pins of a server that no longer exists, if approved; return the exit code. Raises
     `ConfigurationError`."""
     lock = read_lock_file(approval.path)
     tools = sorted(lock.pop(approval.server).tools)
-    if not as_json:
+    if not is_for_programs():
         say(f"{approval.server}: no server of the configuration; {len(tools)} tools of it are pinned")
         for tool in tools:
             say(f"  - {visible_text(tool)}", BAD)
-    taken = approval.agreed or (not as_json and _confirm())
+    taken = approval.agreed or (not is_for_programs() and _confirm())
     if taken:
         write_file(approval.path, lock_text(lock), replace=True)
-    if as_json:
+    if is_for_programs():
         print_json({"server": approval.server, "dropped": taken, "tools": tools})
     elif taken:
         say(f"wrote {approval.path}: nothing is pinned of {approval.server}")

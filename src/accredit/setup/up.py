@@ -33,6 +33,7 @@ from accredit.asking.command_line import upstream_of
 from accredit.asking.reaching import Reach
 from accredit.base.clock import unix_seconds
 from accredit.base.peers import socket_peer
+from accredit.base.standard import is_for_programs, words_before_result
 from accredit.config import Loaded, load
 from accredit.config.load import folder_of
 from accredit.config.schema import Gateway
@@ -68,7 +69,6 @@ class UpOptions(NamedTuple):
     passphrases: Passphrases
     wants_browser: bool
     agreed: bool
-    as_json: bool
 
 
 def run_up(
@@ -84,7 +84,6 @@ def run_up(
     no_browser: bool,
     yes: bool,
     dry_run: bool,
-    as_json: bool,
 ) -> int:
     """Run `accredit up`; return the exit code. Raises `ConfigurationError`."""
     passphrases = Passphrases(passphrase_file, declined=no_passphrase)
@@ -101,8 +100,8 @@ def run_up(
             f"--port is for a configuration that is made, and {place.file} is there", "change it there"
         )
     if dry_run:
-        return print_plan(place, as_json=as_json)
-    return bring_up(UpOptions(place, reach, passphrases, not no_browser, yes, as_json))
+        return print_plan(place)
+    return bring_up(UpOptions(place, reach, passphrases, not no_browser, yes))
 
 
 def _place_of_file(config: Path | None) -> UpPlace:
@@ -117,15 +116,15 @@ def _place_of_file(config: Path | None) -> UpPlace:
 def bring_up(wish: UpOptions, environ: Mapping[str, str] = os.environ) -> int:
     """Go through all steps, and run; return the exit code. Raises `ConfigurationError`."""
     try:
-        with contextlib.redirect_stdout(sys.stderr if wish.as_json else sys.stdout):
-            if _all_runs(wish, environ):
+        if _all_runs(wish, environ):
+            return 0
+        with _one_at_a_time(environ) as release:
+            if _all_runs(wish, environ):  # now, after another one had its turn
                 return 0
-            with _one_at_a_time(environ) as release:
-                if _all_runs(wish, environ):  # now, after another one had its turn
-                    return 0
+            with words_before_result():
                 ready = _prepare(wish, environ)
-                wish.passphrases.forget()
-                return _run(wish, ready, environ, release)
+            wish.passphrases.forget()
+            return _run(wish, ready, environ, release)
     finally:
         wish.passphrases.forget()
 
@@ -244,7 +243,8 @@ def _run(wish: UpOptions, ready: _Ready, environ: Mapping[str, str], release: Ca
 
     def offer() -> None:
         release()
-        offer_hosts(ready.loaded, file, agreed=wish.agreed, asks=ready.is_new)
+        with words_before_result():
+            offer_hosts(ready.loaded, file, agreed=wish.agreed, asks=ready.is_new)
 
     def on_start() -> None:
         _say_where(wish, ready.loaded, serving(file), is_new=True)
@@ -292,11 +292,10 @@ def _all_runs(wish: UpOptions, environ: Mapping[str, str]) -> bool:
 
 def _say_where(wish: UpOptions, loaded: Loaded, gateway: PidFileContent | None, *, is_new: bool) -> None:
     file, urls, pid = wish.place.file, endpoints(loaded), gateway.pid if gateway is not None else None
-    if wish.as_json:
-        with contextlib.redirect_stdout(sys.__stdout__):
-            told: dict[str, object] = {"started": is_new, "configuration": str(file), "url": next(iter(urls), None)}
-            print_json({**told, "gateway_pid": pid, **({"urls": urls} if len(urls) > 1 else {})})
-            sys.stdout.flush()
+    if is_for_programs():
+        told: dict[str, object] = {"started": is_new, "configuration": str(file), "url": next(iter(urls), None)}
+        print_json({**told, "gateway_pid": pid, **({"urls": urls} if len(urls) > 1 else {})})
+        sys.stdout.flush()
         return
     url = ", ".join(urls)
     if is_new:

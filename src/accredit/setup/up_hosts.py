@@ -75,7 +75,7 @@ def offer_hosts(loaded: Loaded, file: Path, *, agreed: bool, asks: bool) -> None
     for host, server in hosts_without(loaded):
         if agreed or (asks and sys.stdin.isatty()):
             try:
-                wish = InstallOptions(host, None, project=False, dry_run=False, yes=agreed, as_json=False)
+                wish = InstallOptions(host, None, project=False, dry_run=False, yes=agreed)
                 install_entry(wish, None, file, server)
             except ConfigurationError as error:
                 tell(f"{host}: {error.what}; {error.remedy}")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accredit.app.pid_file import serving
+from accredit.base.standard import is_for_programs
 from accredit.base.text import one_line
 from accredit.config import load
 from accredit.config.load import folder_of
@@ -30,10 +31,10 @@ class _Step(NamedTuple):
     done: bool = False
 
 
-def print_plan(place: UpPlace, *, as_json: bool) -> int:
+def print_plan(place: UpPlace) -> int:
     """Print each step; return the exit code. Raises `ConfigurationError` as `up` would, as far as can be known."""
     steps = [*_files(place), *_processes(place), *_hosts(place)]
-    if as_json:
+    if is_for_programs():
         print_json({"steps": [{**step._asdict(), "command": step.command or None} for step in steps]})
         return 0
     for step in steps:

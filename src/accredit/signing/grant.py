@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from accredit.asking.reaching import Reach
 from accredit.base.clock import unix_seconds
-from accredit.base.standard import STDOUT
+from accredit.base.standard import STDOUT, is_for_programs
 from accredit.consent import CALL
 from accredit.errors import ConfigurationError, IssueError, WireError
 from accredit.keys import (
@@ -100,7 +100,6 @@ def run_grant(
     force: bool,
     yes: bool,
     passphrase_file: Path | None,
-    as_json: bool,
 ) -> int:
     """Run `accredit grant`; return the exit code. Raises `ConfigurationError`."""
     constraints = (
@@ -125,12 +124,12 @@ def run_grant(
         notes=lookup.notes,
         passphrase=passphrase_source(passphrase_file),
     )
-    return grant_delegation(request, as_json=as_json)
+    return grant_delegation(request)
 
 
-def grant_delegation(request: GrantOptions, *, as_json: bool) -> int:
+def grant_delegation(request: GrantOptions) -> int:
     """Sign and write a delegation; return the exit code. Raises `ConfigurationError`."""
-    check_out(request.out, as_json=as_json)
+    check_out(request.out)
     parties = _read(request)
     impossible = impossible_scope(request.scope)
     if impossible is not None:
@@ -165,7 +164,7 @@ def grant_delegation(request: GrantOptions, *, as_json: bool) -> int:
     except WireError as error:
         raise ConfigurationError(f"the chain is too long to be proved: {error.reason}", _remedy(request)) from None
     write_out(request.out, data + b"\n", replace=request.force)
-    _report(request, parties, cert, now, as_json=as_json)
+    _report(request, parties, cert, now)
     return 0
 
 
@@ -246,9 +245,9 @@ def _remedy(request: GrantOptions) -> str:
     return f"`accredit inspect {request.parent}` shows whom it is for, what it grants and until when"
 
 
-def _report(request: GrantOptions, parties: _Parties, cert: DelegationCert, now: int, *, as_json: bool) -> None:
+def _report(request: GrantOptions, parties: _Parties, cert: DelegationCert, now: int) -> None:
     issuer, agent = parties.issuer.about, parties.agent
-    if as_json:
+    if is_for_programs():
         members = {name: value for name, value in cert.to_dict().items() if name in _SHOWN}
         times = {"issued_at": words.timestamp(cert.issued_at), "expires_at": words.timestamp(cert.expires_at)}
         print_json({"file": str(request.out), **members, **times})

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from accredit.base.clock import unix_seconds
+from accredit.base.standard import is_for_programs
 from accredit.consent import this_call_only
 from accredit.console.journal import Entry, read_journal
 from accredit.console.lists import list_places, people_in, revoked_ids, see_lists
@@ -29,10 +30,10 @@ _ODD = "conditions that can't be read here"
 _BEGINNING = re.compile("[0-9a-f]{8,31}")
 
 
-def list_grants(*, as_json: bool) -> int:
+def list_grants() -> int:
     """Print the journal's certificates, newest first; return the exit code. Raises `ConfigurationError`."""
     grants, lists = _grants(), _Lists()
-    if as_json:
+    if is_for_programs():
         print_json({"grants": [_members(each, lists) for each in grants.values()]})
     elif not grants:
         say("Nothing was allowed at this desk yet.")
@@ -43,7 +44,7 @@ def list_grants(*, as_json: bool) -> int:
     return 0
 
 
-def show_grant(cert_id: str, *, as_json: bool) -> int:
+def show_grant(cert_id: str) -> int:
     """Print one certificate. Raises `ConfigurationError`."""
     grants, lists = _grants(), _Lists()
     described = {key: str(each.get("target")) for key, each in grants.items()}
@@ -51,7 +52,7 @@ def show_grant(cert_id: str, *, as_json: bool) -> int:
     if found is None:
         return _NEGATIVE
     grant = grants[found]
-    if as_json:
+    if is_for_programs():
         print_json(_members(grant, lists))
         return 0
     names = known_names(config_folder(os.environ))
@@ -72,7 +73,7 @@ def show_grant(cert_id: str, *, as_json: bool) -> int:
     return 0
 
 
-def name_holder(holder_id: str, name: str, *, as_json: bool) -> int:
+def name_holder(holder_id: str, name: str) -> int:
     """Name a key or gateway. For an agent that has asked here, a prefix of the id is enough; the exit code is 1 if it
     is ambiguous. Raises `ConfigurationError`."""
     agents = {str(each["agent"]): "agent" for each in read_journal(state_folder(os.environ)) if each.get("agent")}
@@ -82,7 +83,7 @@ def name_holder(holder_id: str, name: str, *, as_json: bool) -> int:
             return _NEGATIVE
         holder_id = found
     set_name(config_folder(os.environ), holder_id, name)
-    if as_json:
+    if is_for_programs():
         print_json({"id": holder_id, "name": name or None})
     else:
         say(f"{holder_id} is called {name}" if name else f"{holder_id} has no name any more")

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from accredit.base.clock import unix_seconds
+from accredit.base.standard import is_for_programs
 from accredit.errors import ConfigurationError
 from accredit.keys import (
     KeyFile,
@@ -39,7 +40,6 @@ def run_new(
     passphrase_file: Path | None,
     no_passphrase: bool,
     replace: bool,
-    as_json: bool,
 ) -> None:
     """Run `accredit keys new`: make a key and write both files. Raises `ConfigurationError`."""
     now = unix_seconds()
@@ -48,7 +48,7 @@ def run_new(
     passphrase = _passphrase(key, passphrase_file, declined=no_passphrase)
     write_key(path, key if passphrase is None else lock_key(key, passphrase), replace=replace)
     files = {"private": str(path), "public": str(public_path(path))}
-    if as_json:
+    if is_for_programs():
         print_json({**key_members(key.public()), "files": files})
     else:
         print_facts([*key_facts(key.public(), now), *((f"{half} key", file) for half, file in files.items())])
@@ -76,7 +76,7 @@ def _passphrase(key: PrivateKeyFile, file: Path | None, *, declined: bool) -> by
     return passphrase
 
 
-def show_file(path: Path, *, public: bool, as_json: bool) -> None:
+def show_file(path: Path, *, public: bool) -> None:
     """Print what a key file says. With `public`, print its public half, in the format of key files. Raises
     `ConfigurationError`."""
     key = read_key(path)
@@ -85,7 +85,7 @@ def show_file(path: Path, *, public: bool, as_json: bool) -> None:
         return
     locked = isinstance(key, LockedKeyFile)
     private = locked or isinstance(key, PrivateKeyFile)
-    if as_json:
+    if is_for_programs():
         print_json({**key_members(key.public()), "private": private} | ({"encrypted": True} if locked else {}))
     else:
         can = "yes, with its passphrase" if locked else "yes" if private else "no"

@@ -20,7 +20,7 @@ import click
 import msgspec
 
 from accredit.base.clock import unix_seconds
-from accredit.base.standard import STDIN, STDOUT
+from accredit.base.standard import STDIN, STDOUT, is_for_programs
 from accredit.console.elsewhere import GatewayElsewhere, read_address
 from accredit.console.revoking import begin_list, revoke
 from accredit.errors import AccreditError, ConfigurationError, DeskError
@@ -56,15 +56,14 @@ def run_revoke(
     empty: bool,
     yes: bool,
     passphrase_file: Path | None,
-    as_json: bool,
 ) -> int:
     """Run `accredit revoke`; return the exit code. Raises `ConfigurationError`."""
     _check_options(cert_id, list_file, store, at, empty=empty)
     ask = passphrase_source(passphrase_file)
     if at is not None and cert_id is not None:
-        return _end_elsewhere(cert_id, issuer, at, ask=ask, as_json=as_json)
+        return _end_elsewhere(cert_id, issuer, at, ask=ask)
     out = STDOUT if list_file == STDIN else None
-    check_out(out, as_json=as_json)
+    check_out(out)
     database = None if store is None else _store(store)
     key = load_signing_key(issuer, ask)
     if cert_id is not None and database is not None and _BEGINNING.fullmatch(cert_id):
@@ -80,7 +79,7 @@ def run_revoke(
     _warn(key, store, is_new=is_new)
     if out is not None:
         write_out(out, change.after)
-    _report(change, cert_id, ("file" if store is None else "store", where), key, as_json=as_json)
+    _report(change, cert_id, ("file" if store is None else "store", where), key)
     return 0
 
 
@@ -105,7 +104,7 @@ def _check_options(
         raise ConfigurationError("a list is either in a file (--list) or in a store (--store)", "name one of them")
 
 
-def _end_elsewhere(cert_id: str, issuer: Path, url: str, *, ask: AskPassphrase, as_json: bool) -> int:
+def _end_elsewhere(cert_id: str, issuer: Path, url: str, *, ask: AskPassphrase) -> int:
     """Have a gateway elsewhere end what the issuer has signed for its clients; return the exit code. Raises
     `ConfigurationError`."""
     if not _OWN_ID.fullmatch(cert_id):
@@ -115,7 +114,7 @@ def _end_elsewhere(cert_id: str, issuer: Path, url: str, *, ask: AskPassphrase, 
         ended = asyncio.run(GatewayElsewhere(address, key.about.id, unix_seconds).take_back(cert_id, key.signer))
     except DeskError as error:
         raise ConfigurationError(f"not revoked: {error.reason}", "try again, or revoke it in a list") from None
-    if as_json:
+    if is_for_programs():
         print_json({"at": address, "cert_id": cert_id, "ended": ended})
     elif ended:
         say(f"{address} has ended {cert_id}: its logins, its tokens, and the agent's key")
@@ -185,14 +184,14 @@ def _warn(key: SigningKey, store: str | None, *, is_new: bool) -> None:
         )
 
 
-def _report(change: ListChange, cert_id: str | None, place: tuple[str, str], key: SigningKey, *, as_json: bool) -> None:
+def _report(change: ListChange, cert_id: str | None, place: tuple[str, str], key: SigningKey) -> None:
     """Report the new list. `cert_id` is None for a list without entries. `place` is the kind of place that the list is
     in, and the place."""
     revoked = RevocationList.decode(change.after)
     is_new = change.after != change.before
     kind, where = place
     updated = words.timestamp(revoked.updated_at)
-    if as_json:
+    if is_for_programs():
         print_json(
             {
                 kind: where,

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from accredit.base.clock import unix_seconds
+from accredit.base.standard import is_for_programs
 from accredit.console.journal import read_journal
 from accredit.console.past import Past
 from accredit.errors import ConfigurationError
@@ -22,9 +23,9 @@ from accredit.terminal.output import check_out, print_json, say, tell, write_out
 from accredit.terminal.passphrases import passphrase_source
 
 
-def run_rotate(*, old: Path, to: Path, out: Path, reason: str, passphrase_file: Path | None, as_json: bool) -> int:
+def run_rotate(*, old: Path, to: Path, out: Path, reason: str, passphrase_file: Path | None) -> int:
     """Run `accredit keys rotate`; return the exit code. Raises `ConfigurationError`."""
-    check_out(out, as_json=as_json)
+    check_out(out)
     ask = passphrase_source(passphrase_file)
     before, after = load_signing_key(old, ask), load_signing_key(to, ask)
     for path, key in ((old, before), (to, after)):
@@ -38,7 +39,7 @@ def run_rotate(*, old: Path, to: Path, out: Path, reason: str, passphrase_file: 
         raise ConfigurationError(f"{to} can't replace {old}: {fault}", "make another key with `accredit keys new`")
     again = _grants_of(before.about.public_key)
     write_out(out, statement.encode())
-    if as_json:
+    if is_for_programs():
         print_json({"old": statement.old_id, "new": statement.new_id, "reason": reason, "sign_again": again})
         return 0
     tell(f"{statement.new_id} ({after.about.name}) replaces {statement.old_id}")

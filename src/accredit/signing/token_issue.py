@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from accredit.base.clock import unix_seconds
-from accredit.base.standard import STDOUT
+from accredit.base.standard import STDOUT, is_for_programs
 from accredit.errors import ConfigurationError
 from accredit.keys import load_token_key, make_token_key, public_path, read_file, write_token_key
 from accredit.keys.files import exists_already
@@ -21,13 +21,13 @@ from accredit.tokens import SessionGrant, issue_session_token, policy_digest, pu
 _TOKEN_ID_BYTES = 16
 
 
-def make(path: Path, *, replace: bool, as_json: bool) -> None:
+def make(path: Path, *, replace: bool) -> None:
     """Make a key, and write its private and its public file. Raises `ConfigurationError`."""
     key = make_token_key()
     write_token_key(path, key, replace=replace)
     jwk = public_jwk(key.public_key())
     files = {"private": str(path), "public": str(public_path(path))}
-    if as_json:
+    if is_for_programs():
         print_json({"kid": jwk["kid"], "public_key": jwk, "files": files})
     else:
         print_facts([("id", jwk["kid"]), *((f"{half} key", file) for half, file in files.items())])
@@ -46,10 +46,9 @@ def issue_token(
     issuer: str,
     out: Path | None,
     force: bool,
-    as_json: bool,
 ) -> None:
     """Sign a token, and print it or write it to a file. Raises `ConfigurationError`."""
-    check_out(out, as_json=as_json)
+    check_out(out)
     if out not in (None, STDOUT) and not force and os.path.lexists(out):
         raise exists_already(out, can_force=True)
     names = {
@@ -77,7 +76,7 @@ def issue_token(
     token = issue_session_token(load_token_key(key), grant)
     if out is not None:
         write_out(out, token.encode() + b"\n", private=True, replace=force)
-    if as_json:
+    if is_for_programs():
         print_json({**({"token": token} if out is None else {"file": str(out)}), **_members(grant)})
     elif out is None:
         click.echo(token)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accredit.base.clock import unix_seconds
+from accredit.base.standard import is_for_programs
 from accredit.errors import ConfigurationError, TokenError
 from accredit.keys import load_key_set, read_file
 from accredit.limits import MAX_POLICY_BYTES, MAX_TOKEN_BYTES
@@ -42,7 +43,6 @@ def verify_token(
     policy: Path | None,
     session: str | None,
     tool: str | None,
-    as_json: bool,
 ) -> int:
     """Print the verdict on a token; return the exit code. Raises `ConfigurationError`."""
     text = _text(file)
@@ -61,13 +61,13 @@ def verify_token(
             check_tool(token, tool)
     except TokenError as error:
         # The caller holds the token, so show the reason that a gateway would only log.
-        if as_json:
+        if is_for_programs():
             print_json({"valid": False, "error": error.error, "reason": error.reason})
         else:
             say(f"not good: {error} ({error.reason})", BAD)
         return 1
     checked = _Checked(policy=digest is not None, session=session is not None)
-    _report(token, now, checked, as_json=as_json)
+    _report(token, now, checked)
     return 0
 
 
@@ -82,10 +82,10 @@ def _text(file: Path | None) -> str:
     return text
 
 
-def _report(token: VerifiedToken, now: int, checked: _Checked, *, as_json: bool) -> None:
+def _report(token: VerifiedToken, now: int, checked: _Checked) -> None:
     allowed = None if token.allowed_tools is None else tuple(sorted(token.allowed_tools))
     denied = tuple(sorted(token.denied_tools))
-    if as_json:
+    if is_for_programs():
         print_json(
             {
                 "valid": True,

@@ -7,6 +7,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from accredit.base.clock import unix_seconds
+from accredit.base.standard import is_for_programs
 from accredit.errors import ConfigurationError, WireError
 from accredit.keys import DelegationFile, KeyFile, load_root, read_file
 from accredit.limits import MAX_STATEMENT_BYTES
@@ -53,7 +54,6 @@ def run_verify(
     session_context: str,
     revoked: Sequence[Path],
     now: str | None,
-    as_json: bool,
 ) -> int:
     """Run `accredit verify`; return the exit code. Raises `ConfigurationError`."""
     facts = replace(arguments.facts(fact), call=arguments.call_facts(params, method, gateway_id))
@@ -71,7 +71,7 @@ def run_verify(
         answer = _judge(proof, scope, at, roots, revoked_ids, session_context=context, facts=facts)
         if not revoked:
             answer.notes.append("taken for granted: nothing was revoked (no list was given with --revoked)")
-    if as_json:
+    if is_for_programs():
         _print_members(answer)
     else:
         _print_words(answer, roots)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from accredit.base.standard import STDOUT
+from accredit.base.standard import STDOUT, is_for_programs
 from accredit.base.terminal import FURTHER, for_stderr, pieces, width_of
 from accredit.errors import ConfigurationError
 from accredit.keys.files import write_file
@@ -60,9 +60,9 @@ def tell(line: str) -> None:
     click.echo(for_stderr(line), err=True)
 
 
-def check_out(out: Path | None, *, as_json: bool) -> None:
+def check_out(out: Path | None) -> None:
     """Check that `--out -` and `--json` are not given together: both use stdout. Raises `ConfigurationError`."""
-    if out == STDOUT and as_json:
+    if out == STDOUT and is_for_programs():
         raise ConfigurationError("--out - and --json both want stdout", "keep one of them, or name a file for --out")
 
 

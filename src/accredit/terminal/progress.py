@@ -9,13 +9,12 @@
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from accredit.base.deferred import Deferred
+from accredit.base.standard import is_for_programs
 
 if TYPE_CHECKING:
     import shutil
@@ -30,28 +29,12 @@ PROGRESS_SECONDS = 0.2
 """How often the progress line is shown again, in seconds."""
 
 
-_for_programs: ContextVar[bool] = ContextVar("accredit_for_programs", default=False)
 _T = TypeVar("_T")
 _lock = threading.Lock()
 _begun = threading.Lock()
 """The lock held by the progress whose line is shown."""
 _on_screen: set[str] = set()
 """The line on the screen, if any."""
-
-
-@contextmanager
-def printing_json() -> Generator[None]:
-    """Declare that the running command prints JSON, within this block."""
-    token = _for_programs.set(True)
-    try:
-        yield
-    finally:
-        _for_programs.reset(token)
-
-
-def is_for_programs() -> bool:
-    """Return whether the running command prints JSON."""
-    return _for_programs.get()
 
 
 class Progress:
@@ -66,7 +49,7 @@ class Progress:
         self.done = 0
         self._what, self._unit, self._total = what, unit, total
         self._ended = threading.Event()
-        self._hidden = hidden or is_for_programs() or not sys.stderr.isatty()
+        self._hidden = hidden or is_for_programs() or sys.stdout is sys.stderr or not sys.stderr.isatty()
         self._thread: threading.Thread | None = None
         self._began = 0.0
 

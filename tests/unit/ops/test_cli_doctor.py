@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from accredit.base.standard import printing_json
 from accredit.errors import AccreditError, ConfigurationError, StoreUnavailable
 from accredit.limits import MAX_FINDING_CHARS
 from accredit.ops.doctor.engine import (
@@ -101,20 +102,20 @@ def test_what_programs_and_people_read_of_both_lists_stays_as_it_is(capsys: pyte
     findings = [bad("keys", "open", "close it", "chmod 600 a.key"), note("desk", "unlocked"), good("versions", "0.1")]
     lines = [each.fit(f"production.{name}", str) for name, each in LINES.items()]
 
-    def of_doctor(results: list[Result], *, as_json: bool) -> int:
-        return print_results(results, "findings", members, ("bad", "note", "good"), as_json=as_json)
+    def of_doctor(results: list[Result]) -> int:
+        return print_results(results, "findings", members, ("bad", "note", "good"))
 
-    def of_checklist(results: list[Result], *left_out: str, as_json: bool) -> int:
-        in_json = partial(members_in, left_out)
-        return print_results(results, "checks", in_json, ("ok", "no", "unknown"), left_out, as_json=as_json)
+    def of_checklist(results: list[Result], *left_out: str) -> int:
+        return print_results(results, "checks", partial(members_in, left_out), ("ok", "no", "unknown"), left_out)
 
-    assert [of_doctor(findings, as_json=False), of_doctor(findings[1:], as_json=False)] == [1, 0]
-    assert of_checklist(lines, "production.tls", as_json=False) == 1
-    assert of_checklist(lines, "production.tls", "production.clock", as_json=False) == 0
+    assert [of_doctor(findings), of_doctor(findings[1:])] == [1, 0]
+    assert of_checklist(lines, "production.tls") == 1
+    assert of_checklist(lines, "production.tls", "production.clock") == 0
     assert capsys.readouterr().out == SHOWN
-    assert of_doctor(findings[:1], as_json=True) == 1
-    assert of_checklist(lines[1:2], as_json=True) == 1
-    assert of_checklist(lines[1:2], "production.tls", as_json=True) == 0
+    with printing_json():
+        assert of_doctor(findings[:1]) == 1
+        assert of_checklist(lines[1:2]) == 1
+        assert of_checklist(lines[1:2], "production.tls") == 0
     assert capsys.readouterr().out == JSON
 
 

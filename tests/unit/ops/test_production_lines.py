@@ -20,6 +20,7 @@ from tests.world.running import run
 
 from accredit.attest import RecordedDecision
 from accredit.base.clock import unix_seconds
+from accredit.base.standard import printing_json
 from accredit.config import load
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.keys import make_key, write_key
@@ -517,7 +518,8 @@ async def test_nothing_is_changed_or_made__and_no_secret_is_shown(
         await log.call()
     before = everything_in(folder)
     for as_json in (False, True):
-        assert go_through(folder / "accredit.toml", (), {}, as_json=as_json) == 1
+        with printing_json(wanted=as_json):
+            assert go_through(folder / "accredit.toml", (), {}) == 1
     shown = capsys.readouterr().out
     assert everything_in(folder) == before
     key = json.loads((folder / "gateway.key").read_text())
@@ -528,13 +530,14 @@ async def test_nothing_is_changed_or_made__and_no_secret_is_shown(
 
 def test_what_is_left_out_by_name_does_not_count__but_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "accredit.db").touch(0o600)
-    assert go_through(folder / "accredit.toml", list(LINES), {}, as_json=True) == 0
+    with printing_json():
+        assert go_through(folder / "accredit.toml", list(LINES), {}) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["ok"] is True
     assert {each["id"]: each["left_out"] for each in told["checks"]} == dict.fromkeys(LINES, True)
     assert "unknown" in {each["state"] for each in told["checks"]}
     with pytest.raises(ConfigurationError, match="no such line"):
-        go_through(folder / "accredit.toml", ["production.none"], {}, as_json=True)
+        go_through(folder / "accredit.toml", ["production.none"], {})
 
 
 def test_what_counts_of_a_link_is_where_it_leads(folder: Path) -> None:
@@ -582,12 +585,12 @@ def test_a_configuration_that_can_t_be_read_or_may_be_somebody_else_s_has_no_lin
     home = {"HOME": str(folder)}
     monkeypatch.chdir(folder)
     with pytest.raises(ConfigurationError, match="somebody else's"):
-        go_through(None, (), home, as_json=True)
+        go_through(None, (), home)
     pipe("other.toml")(folder)
     (folder / "wrong.toml").write_text("[")
     for name, why in {"other.toml": "not a regular file", "wrong.toml": "not TOML", "none.toml": "there is no"}.items():
         with pytest.raises(ConfigurationError, match=why):
-            go_through(Path(name), (), home, as_json=True)
+            go_through(Path(name), (), home)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from mcp.types import Tool
 from tests.world.tool_lists import tool
 
 from accredit.asking.listing import ServerListing
+from accredit.base.standard import printing_json
 from accredit.policy import Catalog, Entry, Facts
 from accredit.setup.check import check_offer
 
@@ -17,12 +18,13 @@ Capture = pytest.CaptureFixture[str]
 
 def found(capture: Capture, catalog: Catalog | None, *offered: Tool) -> dict[str, str]:
     """The problem of each tool that has one."""
-    code = check_offer(ServerListing("", offered), catalog, as_json=True)
+    with printing_json():
+        code = check_offer(ServerListing("", offered), catalog)
     told = json.loads(capture.readouterr().out)
     assert code == (0 if told["ok"] else 1)
     assert told["ok"] == (not told["findings"])
     assert told["tools"] == len(offered)
-    assert code == check_offer(ServerListing("", offered), catalog, as_json=False)
+    assert code == check_offer(ServerListing("", offered), catalog)
     lines = capture.readouterr().out.splitlines()
     assert lines == [each["text"] for each in told["findings"]] or (code == 0 and lines[0].startswith("ok: "))
     return {each["tool"]: each["problem"] for each in told["findings"]}
@@ -64,7 +66,7 @@ def test_without_a_catalog_each_tool_has_to_say_its_scope(capsys: Capture) -> No
 
 
 def test_a_name_can_not_steer_the_terminal(capsys: Capture) -> None:
-    check_offer(ServerListing("", (tool("\x1b[2J\u202e"),)), None, as_json=False)
+    check_offer(ServerListing("", (tool("\x1b[2J\u202e"),)), None)
     assert capsys.readouterr().out.rstrip("\n").isprintable()
 
 
@@ -73,11 +75,11 @@ def test_arguments_that_constraints_are_about_are_told_where_the_table_does_not_
 ) -> None:
     properties = {"amount": {"type": "number"}, "to": {"type": "string"}}
     pay = Tool(name="pay", input_schema={"type": "object", "properties": properties})
-    assert check_offer(ServerListing("", (pay,)), Catalog(tools={"pay": Entry(scope="mcp:tool")}), as_json=False) == 0
+    assert check_offer(ServerListing("", (pay,)), Catalog(tools={"pay": Entry(scope="mcp:tool")})) == 0
     assert capsys.readouterr().out.splitlines()[1:] == [
         "note: pay: a constraint on its amount would refuse every call, until its table says",
         '  facts = { amount = "/amount" }',
     ]
     known = Catalog(tools={"pay": Entry(scope="mcp:tool", facts=Facts({"amount": "/amount"}))})
-    assert check_offer(ServerListing("", (pay,)), known, as_json=False) == 0
+    assert check_offer(ServerListing("", (pay,)), known) == 0
     assert "note" not in capsys.readouterr().out

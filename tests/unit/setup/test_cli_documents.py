@@ -13,6 +13,7 @@ from tests.world.a2a_agents import CARD
 from tests.world.tool_lists import HOSTILE_TEXTS
 
 from accredit.asking.reaching import read_reach
+from accredit.base.standard import printing_json
 from accredit.errors import ConfigurationError
 from accredit.http_api.openapi import Operation
 from accredit.http_api.proposals import propose
@@ -199,7 +200,8 @@ def checked(
     file: Path, where: Path, capsys: pytest.CaptureFixture[str], *, fix: bool = False
 ) -> tuple[int, dict[str, Any]]:
     capsys.readouterr()
-    code = check_document(file, None, Document("--openapi", where), fix=fix, timeout=None, as_json=True)
+    with printing_json():
+        code = check_document(file, None, Document("--openapi", where), fix=fix, timeout=None)
     return code, json.loads(capsys.readouterr().out)
 
 
@@ -267,7 +269,7 @@ def test_fix_leaves_a_file_alone_whose_routes_are_one_value(document: Path, tmp_
     text = '[servers.mail]\nprotocol = "http"\npath = "/m"\nurl = "http://127.0.0.1:9"\n'
     file = put(tmp_path, text + 'routes = { "GET /messages" = { scope = "email:read" } }\n', "accredit.toml")
     with pytest.raises(ConfigurationError, match="in a form"):
-        check_document(file, "mail", Document("--openapi", document), fix=True, timeout=None, as_json=True)
+        check_document(file, "mail", Document("--openapi", document), fix=True, timeout=None)
     assert file.read_text() == text + 'routes = { "GET /messages" = { scope = "email:read" } }\n'
 
 
@@ -275,7 +277,7 @@ def test_fix_leaves_a_file_alone_whose_routes_are_one_value(document: Path, tmp_
 def test_an_api_that_is_not_there_is_named_in_the_error(name: str | None, document: Path, tmp_path: Path) -> None:
     file = put(tmp_path, '[servers.server]\nurl = "http://127.0.0.1:9/mcp"\n', "accredit.toml")
     with pytest.raises(ConfigurationError, match="--openapi"):
-        check_document(file, name, Document("--openapi", document), fix=False, timeout=None, as_json=True)
+        check_document(file, name, Document("--openapi", document), fix=False, timeout=None)
 
 
 @pytest.fixture
@@ -290,7 +292,8 @@ def carded(folder: Path, *ids: str, **more: Any) -> Path:
 
 def agent_checked(file: Path, where: Path, capsys: pytest.CaptureFixture[str], *, fix: bool = False) -> dict[str, Any]:
     capsys.readouterr()
-    code = check_document(file, None, Document("--agent-card", where), fix=fix, timeout=None, as_json=True)
+    with printing_json():
+        code = check_document(file, None, Document("--agent-card", where), fix=fix, timeout=None)
     told = json.loads(capsys.readouterr().out)
     assert told["ok"] is (code == 0)
     return told
@@ -366,7 +369,7 @@ def test_a_card_that_drifts_is_told__and_fix_adds_the_skills_that_are_missing(
 def test_an_agent_is_no_api(card: Path, document: Path, tmp_path: Path) -> None:
     file = put(tmp_path, described_configuration(agent(card)), "accredit.toml")
     with pytest.raises(ConfigurationError, match="no HTTP API is called 'mail'"):
-        check_document(file, "mail", Document("--openapi", document), fix=False, timeout=None, as_json=True)
+        check_document(file, "mail", Document("--openapi", document), fix=False, timeout=None)
     api_file = put(tmp_path, described_configuration(api(document)), "api.toml")
     with pytest.raises(ConfigurationError, match="no agent is called 'mail'"):
-        check_document(api_file, "mail", Document("--agent-card", card), fix=False, timeout=None, as_json=True)
+        check_document(api_file, "mail", Document("--agent-card", card), fix=False, timeout=None)

@@ -20,6 +20,7 @@ import click
 import msgspec
 
 from accredit.base.clock import unix_seconds
+from accredit.base.standard import is_for_programs
 from accredit.cli.actions.ask_screen import AskScreen
 from accredit.cli.actions.desk import ask_desk
 from accredit.consent.answers import Answer, chain_allowed
@@ -42,14 +43,14 @@ _NEGATIVE = 1
 _MENU = {"d": None, "o": "once", "l": "like", "s": "show"}
 
 
-def run_approve(*, code: str, once: bool, like: bool, passphrase_file: Path | None, as_json: bool) -> int:
+def run_approve(*, code: str, once: bool, like: bool, passphrase_file: Path | None) -> int:
     """Run `accredit approve`; return the exit code. Raises `ConfigurationError`."""
     if once and like:
         raise ConfigurationError("--once and --like are two choices", "name one of them")
-    return approve_ask(code, "once" if once else "like" if like else None, passphrase_file, as_json=as_json)
+    return approve_ask(code, "once" if once else "like" if like else None, passphrase_file)
 
 
-def approve_ask(code: str, key: str | None, passphrase_file: Path | None, *, as_json: bool) -> int:
+def approve_ask(code: str, key: str | None, passphrase_file: Path | None) -> int:
     """Show an ask, and sign if the person agrees; return the exit code. Raises `ConfigurationError`."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigurationError("`accredit approve` needs a terminal, where a person reads", "run it in a terminal")
@@ -67,7 +68,7 @@ def approve_ask(code: str, key: str | None, passphrase_file: Path | None, *, as_
     screen.say("")
     screen.say("What you will sign", QUIET)
     screen.facts(preview(offer, ask, known, unix_seconds(), 0, 0))
-    return _sign(ask, offer, passphrase_file, as_json=as_json)
+    return _sign(ask, offer, passphrase_file)
 
 
 def _read_answer(answer: Mapping[str, Any]) -> tuple[Ask, Circumstances, str]:
@@ -123,7 +124,7 @@ def _deny(code: str) -> int:
     return _NEGATIVE
 
 
-def _sign(ask: Ask, offer: Offer, passphrase_file: Path | None, *, as_json: bool) -> int:
+def _sign(ask: Ask, offer: Offer, passphrase_file: Path | None) -> int:
     path = find_key(read_settings(os.environ))
     key = KeyInFile.read(path)
     passphrase = passphrase_source(passphrase_file)(key.person).decode() if key.is_encrypted else None
@@ -138,17 +139,17 @@ def _sign(ask: Ask, offer: Offer, passphrase_file: Path | None, *, as_json: bool
     except AccreditError as error:
         tell(f"error: nothing was signed: {error}")
         return _NEGATIVE
-    if as_json:
+    if is_for_programs():
         print_json({"state": "allowed", "code": ask.code, "certificate": cert.cert_id})
     else:
         say(f"allowed {ask.code}: the agent has the certificate {cert.cert_id}")
     return 0
 
 
-def list_asks(*, as_json: bool) -> int:
+def list_asks() -> int:
     """Print the pending asks; return the exit code. Raises `ConfigurationError`."""
     asks = ask_desk({"list": True})["asks"]
-    if as_json:
+    if is_for_programs():
         print_json({"asks": asks})
     elif not asks:
         say("Nobody is asking.")
@@ -158,10 +159,10 @@ def list_asks(*, as_json: bool) -> int:
     return 0
 
 
-def deny_ask(code: str, *, as_json: bool) -> int:
+def deny_ask(code: str) -> int:
     """Deny an ask. Raises `ConfigurationError`, and `DeskError` if it doesn't exist."""
     denied = ask_desk({"deny": code})
-    if as_json:
+    if is_for_programs():
         print_json(denied)
     else:
         say(f"denied {denied['code']}; the same call is denied for an hour")

@@ -22,6 +22,7 @@ from msgspec import Struct
 from accredit.asking.reaching import Reach, endpoint_of
 from accredit.asking.server import first_of
 from accredit.base.log_events import configure_logs
+from accredit.base.standard import is_for_programs
 from accredit.base.terminal import two_lines
 from accredit.base.text import excerpt, one_line, several
 from accredit.cli.actions.call_way import Agent, at_gate, at_url, check_way, endpoints_here, how_to_start
@@ -74,7 +75,6 @@ class CallOptions(Struct, frozen=True, kw_only=True):
     delegation: tuple[Path, ...]
     gateway_id: str
     reach: Reach
-    as_json: bool
 
 
 class _Trouble(NamedTuple):
@@ -99,7 +99,7 @@ def call_tool(request: CallOptions) -> int:
     if isinstance(outcome, _Trouble):
         _tell(outcome)
         return _NEGATIVE
-    if request.as_json:
+    if is_for_programs():
         print_json(outcome.model_dump(mode="json", by_alias=True, exclude_none=True))
     elif not outcome.is_error:
         _print(outcome)

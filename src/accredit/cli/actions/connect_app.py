@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 
 from accredit.base.clock import unix_seconds
+from accredit.base.standard import is_for_programs
 from accredit.client.pins import GatewayPin, PinsInUse, read_known
 from accredit.consent.asks import read_code
 from accredit.consent.held import ClientAsk, client_grant
@@ -36,9 +37,7 @@ from accredit.terminal.passphrases import passphrase_source
 _NEGATIVE = 1
 
 
-def run_connect_app(
-    *, code: str, at: Sequence[str], gateway_id: str, passphrase_file: Path | None, as_json: bool
-) -> int:
+def run_connect_app(*, code: str, at: Sequence[str], gateway_id: str, passphrase_file: Path | None) -> int:
     """Run `accredit connect-app`; return the exit code: 1 for a no. Raises `ConfigurationError`."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigurationError("`accredit connect-app` needs a terminal, where a person reads", "run it in one")
@@ -55,7 +54,7 @@ def run_connect_app(
     gateways = [GatewayElsewhere(url, key.person.id, unix_seconds) for url in addresses]
     check = partial(check_gateway, settings.folder, named=gateway_id)
     try:
-        return asyncio.run(_connect(gateways, plain, signer, check, settings.folder, as_json=as_json))
+        return asyncio.run(_connect(gateways, plain, signer, check, settings.folder))
     except DeskError:
         raise
     except AccreditError as error:
@@ -69,8 +68,6 @@ async def _connect(
     signer: HybridSigner,
     check: Callable[[ClientAsk], None],
     folder: Path,
-    *,
-    as_json: bool,
 ) -> int:
     gateway, ask = await find_app(gateways, code, signer)
     client_grant(ask, "", unix_seconds())
@@ -83,7 +80,7 @@ async def _connect(
     check(ask)
     cert = sign_for_app(ask, signer, folder, unix_seconds())
     digits = await let_in(gateway, ask, cert, signer)
-    if as_json:
+    if is_for_programs():
         print_json({"code": code, "certificate": cert.cert_id, "digits": digits, **ask.json()})
     else:
         say(f"signed {cert.cert_id}. Type these digits into the page that shows {code}: {digits}")

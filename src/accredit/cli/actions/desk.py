@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from accredit.app.pid_file import is_served
 from accredit.attest import LogKey, RecordKey
 from accredit.base.private_memory import keep_memory_private
+from accredit.base.standard import is_for_programs
 from accredit.cli.actions.connect_app import check_gateway
 from accredit.config import gateway_id, load
 from accredit.config.listen import url_here
@@ -190,11 +191,11 @@ def _print_link(line: str) -> None:
     click.echo(line, err=True)
 
 
-def open_desk(code: str | None, *, as_json: bool) -> int:
+def open_desk(code: str | None) -> int:
     """Open the page of the running desk, or that of the ask with this code. Raises `ConfigurationError`, and
     `DeskError` if there is no such ask."""
     opened = ask_desk({"open": True if code is None else code})["opened"]
-    if as_json:
+    if is_for_programs():
         print_json({"opened": opened})
     else:
         log = f"the link is at the end of {desk_log(os.environ)}"
@@ -203,19 +204,19 @@ def open_desk(code: str | None, *, as_json: bool) -> int:
     return 0
 
 
-def unlock_desk(passphrase_file: Path | None, *, as_json: bool) -> int:
+def unlock_desk(passphrase_file: Path | None) -> int:
     """Unlock the running desk's key. Raises `ConfigurationError`, and `DeskError` for a wrong passphrase."""
     wanted = str(ask_desk({"ping": True}).get("wanted", ""))  # before anybody types
     if wanted:
         tell(f"the desk waits for it now: {wanted}")
     person = KeyInFile.read(find_key(read_settings(os.environ))).person
     said = {"passphrase": _passphrase(person, passphrase_file), "for": wanted}
-    return _request_key_state({"unlock": said}, as_json=as_json)
+    return _request_key_state({"unlock": said})
 
 
-def lock_desk(*, as_json: bool) -> int:
+def lock_desk() -> int:
     """Lock the running desk's key. Raises `ConfigurationError`."""
-    return _request_key_state({"lock": True}, as_json=as_json)
+    return _request_key_state({"lock": True})
 
 
 def ask_desk(request: Mapping[str, object]) -> Mapping[str, Any]:
@@ -227,9 +228,9 @@ def _passphrase(person: KeyFile, file: Path | None) -> str:
     return passphrase_source(file)(person).decode()
 
 
-def _request_key_state(request: Mapping[str, object], *, as_json: bool) -> int:
+def _request_key_state(request: Mapping[str, object]) -> int:
     key = ask_desk(request)["key"]
-    if as_json:
+    if is_for_programs():
         print_json({"key": key})
     else:
         say({"open": "the key has no passphrase: it can't be locked"}.get(str(key), f"the key is {key}"))

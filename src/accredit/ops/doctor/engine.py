@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
 
+from accredit.base.standard import is_for_programs
 from accredit.errors import AccreditError, ConfigurationError
 from accredit.limits import MAX_FINDING_CHARS
 from accredit.terminal.output import BAD, GOOD, QUIET, print_json, say
@@ -92,15 +93,13 @@ def print_results(
     members: Callable[[Result], object],
     counted: Sequence[str],
     left_out: Collection[str] = (),
-    *,
-    as_json: bool,
 ) -> int:
     """Print all results, and how many there are in each of the `counted` states. As JSON, print one object instead,
     with the results' `members` under `name`. Return the exit code."""
     states = [_LEFT_OUT if each.about in left_out else each.state for each in results]
     counts = Counter(states)
     is_well = not counts.keys() & {"bad", "no", "unknown"}
-    if as_json:
+    if is_for_programs():
         print_json({"ok": is_well, name: [*map(members, results)]})
         return 0 if is_well else 1
     for each, state in zip(results, states, strict=True):

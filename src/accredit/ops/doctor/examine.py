@@ -51,17 +51,17 @@ LOOKS: Mapping[Subject, _Look] = {
 _SUBJECTS = get_args(Subject)
 
 
-def run_doctor(*, config: Path | None, production: bool, left_out: Sequence[str], as_json: bool) -> int:
+def run_doctor(*, config: Path | None, production: bool, left_out: Sequence[str]) -> int:
     """Run `accredit doctor`: make all checks, and print the findings; return the exit code. Raises
     `ConfigurationError`."""
     if production:
-        return go_through(config, left_out, as_json=as_json)
+        return go_through(config, left_out)
     if left_out:
         raise ConfigurationError("--except is of the checklist for production", "give --production, too")
     at = surroundings(config, os.environ)
     with Progress("looking"):
         found = findings_of(at, LOOKS)
-    return print_results(found, "findings", members, ("bad", "note", "good"), as_json=as_json)
+    return print_results(found, "findings", members, ("bad", "note", "good"))
 
 
 def members(finding: Result) -> dict[str, str]:

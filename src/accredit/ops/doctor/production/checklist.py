@@ -48,9 +48,7 @@ LINES: Mapping[str, _Line] = {
 """The lines of the checklist: each check by its id."""
 
 
-def go_through(
-    config: Path | None, left_out: Sequence[str], environ: Mapping[str, str] = os.environ, *, as_json: bool
-) -> int:
+def go_through(config: Path | None, left_out: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
     """Run all checks, and print the results; return the exit code. Raises `ConfigurationError`."""
     for each in left_out:
         if each not in LINES:
@@ -66,7 +64,7 @@ def go_through(
         facts = facts_of(at.loaded, environ)
     results = [line(facts).fit(name, _escape) for name, line in LINES.items()]
     members = partial(members_in, left_out)
-    return print_results(results, "checks", members, ("ok", "no", "unknown"), left_out, as_json=as_json)
+    return print_results(results, "checks", members, ("ok", "no", "unknown"), left_out)
 
 
 def members_in(left_out: Sequence[str], line: Result) -> dict[str, object]:
