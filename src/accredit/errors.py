@@ -57,7 +57,8 @@ fenced where it is crossed. The text of an exception is public (a peer may read 
 otherwise; it never quotes a secret, nor more than 100 ASCII characters of what a peer sent.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
 from accredit.refusals import BY_WORD, DENIED
@@ -96,6 +97,15 @@ class ConfigurationError(AccreditError):
     def __init__(self, what: str, remedy: str) -> None:
         self.what, self.remedy = one_line(what), one_line(remedy)
         super().__init__(f"{self.what}\n{self.remedy}")
+
+
+@contextmanager
+def named_key(key: str) -> Generator[None]:
+    """Have a `ConfigurationError` of this block begin with the key of the configuration that it is about."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{key}: {error.what}", error.remedy) from None
 
 
 class WrongPassphrase(ConfigurationError):

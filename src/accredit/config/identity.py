@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from accredit.config.attest import gateway_id
 from accredit.config.load import Loaded
-from accredit.errors import ConfigurationError
+from accredit.errors import ConfigurationError, named_key
 from accredit.gateway.forwarding import same_name
 from accredit.gateway.settings import ApiUpstream, HttpUpstream, IdentitySettings, StdioUpstream, check_reads_headers
 from accredit.keys import is_there, kept_token_key, load_token_key, make_token_key
@@ -69,9 +69,7 @@ def session_token_key(folder: Path, place: str, *, starting: bool) -> "EllipticC
     """Return the key of session tokens that is in a configuration's folder. A missing one is made, and written if the
     gateway is `starting`. Raises `ConfigurationError` that names `place`."""
     path = folder / _IDENTITY_KEY_FILE
-    try:
+    with named_key(place):
         if is_there(path):
             return load_token_key(path)
         return kept_token_key(path) if starting else make_token_key()
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{place}: {error.what}", error.remedy) from None

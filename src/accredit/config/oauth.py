@@ -24,7 +24,7 @@ from accredit.config.load import Loaded, folder_of
 from accredit.config.oauth_schema import OAuthIdp
 from accredit.config.sources import Source
 from accredit.config.store import store_of
-from accredit.errors import ConfigurationError, WireError
+from accredit.errors import ConfigurationError, WireError, named_key
 from accredit.gateway.oauth_settings import IdpSettings, OAuthSettings
 from accredit.keys import DelegationFile, SigningKey, load_signing_key, read_file
 from accredit.limits import MAX_PROOF_BUNDLE_BYTES
@@ -160,10 +160,8 @@ def _idp(loaded: Loaded, table: OAuthIdp | None, environ: Mapping[str, str]) -> 
 
 
 def _front_key(loaded: Loaded, path: "Path") -> SigningKey:
-    try:
+    with named_key("oauth.idp.key_file"):
         key = load_signing_key(path)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"oauth.idp.key_file: {error.what}", error.remedy) from None
     own = own_key_file(loaded)
     if key.about.kind != "agent" or (own is not None and own.resolve() == path.resolve()):
         raise ConfigurationError(
@@ -174,10 +172,10 @@ def _front_key(loaded: Loaded, path: "Path") -> SigningKey:
 
 
 def _chain(path: "Path", key: SigningKey) -> "tuple[DelegationCert, ...]":
+    with named_key("oauth.idp.delegation"):
+        content = read_file(path, MAX_PROOF_BUNDLE_BYTES).data
     try:
-        chain = DelegationFile.decode(read_file(path, MAX_PROOF_BUNDLE_BYTES).data).delegations
-    except ConfigurationError as error:
-        raise ConfigurationError(f"oauth.idp.delegation: {error.what}", error.remedy) from None
+        chain = DelegationFile.decode(content).delegations
     except WireError as error:
         raise _unusable(path, f"it is no delegation ({error.reason})") from None
     leaf = chain[0]

@@ -39,7 +39,7 @@ from accredit.config.quotas import build_quotas
 from accredit.config.schema import Config, Resource, Tool
 from accredit.config.schema import Registry as RegistryTable
 from accredit.config.store import store_of
-from accredit.errors import ConfigurationError
+from accredit.errors import ConfigurationError, named_key
 from accredit.gateway.settings import ProofSettings
 from accredit.keys import KeyFile, is_there, load_public_key, read_file
 from accredit.limits import MAX_KEY_SET_BYTES
@@ -115,10 +115,8 @@ def build_ratify_http(loaded: Loaded) -> str:
 
 def read_public_key(path: Path, key: str) -> KeyFile:
     """Return the public key in the file that the configuration's `key` names. Raises `ConfigurationError`."""
-    try:
+    with named_key(key):
         return load_public_key(path)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{key}: {error.what}", error.remedy) from None
 
 
 def read_human_key(path: Path, key: str) -> KeyFile:
@@ -222,11 +220,10 @@ def _registry(place: str, table: RegistryTable, folder: Path) -> "Registry":
 
 def _trust(place: str, path: Path) -> ssl.SSLContext:
     """Return an SSL context that trusts only the authorities in a file."""
+    with named_key(place):
+        data = read_file(path, MAX_KEY_SET_BYTES).data
     try:
-        text = read_file(path, MAX_KEY_SET_BYTES).data.decode("ascii")
-        return ssl.create_default_context(cadata=text)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{place}: {error.what}", error.remedy) from None
+        return ssl.create_default_context(cadata=data.decode("ascii"))
     except (UnicodeDecodeError, ssl.SSLError, ValueError):
         raise ConfigurationError(
             f"{place}: {path} holds no certificate in PEM", "name the authority's certificate"
@@ -252,10 +249,8 @@ _GROUP = "accredit.constraints"
 def load_evaluators(names: Iterable[str]) -> dict[str, Evaluator]:
     """Return the named evaluators and our own, by the type of constraints that they evaluate. Raises
     `ConfigurationError`."""
-    try:
+    with named_key("proofs.evaluators"):
         return with_own({name: _load_evaluator(name) for name in names})
-    except ConfigurationError as error:
-        raise ConfigurationError(f"proofs.evaluators: {error.what}", error.remedy) from None
 
 
 def _load_evaluator(name: str) -> Evaluator:

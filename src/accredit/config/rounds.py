@@ -13,10 +13,11 @@ import shlex
 from pathlib import Path
 
 from accredit.config.load import Loaded
+from accredit.config.sources import secret_file
 from accredit.config.store import store_of
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import RoundsSettings
-from accredit.keys import is_there, read_file
+from accredit.keys import is_there
 from accredit.limits import MAX_KEY_FILE_BYTES
 from accredit.rounds import KeyRing, parse_keys
 
@@ -44,19 +45,9 @@ def build_rounds(loaded: Loaded, own: KeyRing | None = None) -> RoundsSettings:
 
 
 def _ring(path: Path, key: str) -> KeyRing:
-    quoted = shlex.quote(str(path))
     if not is_there(path):
         raise ConfigurationError(
             f"{key}: there is no {path}",
-            f"(umask 077; openssl rand -base64 32 > {quoted}) makes it",
+            f"(umask 077; openssl rand -base64 32 > {shlex.quote(str(path))}) makes it",
         )
-    try:
-        content = read_file(path, MAX_KEY_FILE_BYTES)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{key}: {error.what}", error.remedy) from None
-    if content.open_to_others:
-        raise ConfigurationError(
-            f"{key}: others can read {path} (mode {content.mode:04o})",
-            f"chmod 600 {quoted}, and put a new key into it: this one is known to whoever could read it",
-        )
-    return parse_keys(content.data.decode("utf-8", "replace"), key)
+    return parse_keys(secret_file(path, key, MAX_KEY_FILE_BYTES).decode("utf-8", "replace"), key)

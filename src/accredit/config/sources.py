@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accredit.config.values import HeaderFrom, SecretFrom, check_header_text
-from accredit.errors import ConfigurationError
+from accredit.errors import ConfigurationError, named_key
 from accredit.keys import read_file
 from accredit.limits import MAX_VALUE_FILE_BYTES
 
@@ -73,10 +73,8 @@ class Source(NamedTuple):
 def secret_file(path: Path, key: str, max_bytes: int) -> bytes:
     """Return the content of a private file. `key` is the configuration's key that names the file. Raises
     `ConfigurationError`."""
-    try:
+    with named_key(key):
         content = read_file(path, max_bytes)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{key}: {error.what}", error.remedy) from None
     if content.open_to_others:
         raise ConfigurationError(
             f"{key}: others can read {path} (mode {content.mode:04o})",

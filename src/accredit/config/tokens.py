@@ -27,7 +27,7 @@ from accredit.config.load import Loaded, folder_of
 from accredit.config.schema import Bootstrap, TokenIssuer
 from accredit.config.sources import Source
 from accredit.config.store import store_of
-from accredit.errors import ConfigurationError, TokenError
+from accredit.errors import ConfigurationError, TokenError, named_key
 from accredit.gateway.settings import BootstrapSettings, TokenSettings
 from accredit.keys import load_key_set, load_token_key
 from accredit.tokens import (
@@ -143,11 +143,8 @@ def _keys(index: int, table: TokenIssuer, folder: Path) -> KeySet | str | None:
     if table.jwks_file is None and table.public_key_file is None:
         return table.jwks_url if table.jwks_url or can_be_asked(table.issuer) else KeySet((), b"")
     name = "jwks_file" if table.jwks_file is not None else "public_key_file"
-    try:
+    with named_key(f"tokens.issuers[{index}].{name}"):
         return load_key_set(folder / (table.jwks_file or table.public_key_file or ""))
-    except ConfigurationError as error:
-        what = f"tokens.issuers[{index}].{name}: {error.what}"
-        raise ConfigurationError(what, error.remedy) from None
 
 
 def resource_of(loaded: Loaded, issuers: tuple[Issuer, ...]) -> str:
