@@ -12,7 +12,6 @@ import click
 
 from accredit.app import assemble
 from accredit.asking.command_line import values_of
-from accredit.base.standard import is_for_programs
 from accredit.base.terminal import two_lines
 from accredit.config import (
     Loaded,
@@ -38,7 +37,7 @@ from accredit.errors import ConfigurationError
 from accredit.ops.config_missing import all_faults, differing_tools
 from accredit.refusals import oauth_hosts
 from accredit.signing.vocabulary import scope_slips
-from accredit.terminal.output import print_json, say
+from accredit.terminal.output import print_json, print_result, say
 
 _T = TypeVar("_T")
 
@@ -59,9 +58,7 @@ def check_configuration(*, config: Path | None) -> None:
         for slip in scope_slips({tool: entry.scope for tool, entry in tools.items()})
     ]
     differences = [*slips, *differing_tools(loaded)]
-    if is_for_programs():
-        print_json({**parts, **({"notes": differences} if differences else {})})
-        return
+    print_result({**parts, **({"notes": differences} if differences else {})})
     upstream = parts["upstream"]
     say(f"ok: {loaded.file} is valid")
     if "servers" in parts:
@@ -175,13 +172,11 @@ def show_configuration(
 
     loaded = load(config, os.environ, values_of(url, command, host, port))
     rows = [_fill_in_id(row, loaded) for row in list_settings(loaded)]
-    if is_for_programs():
-        tables: dict[str, dict[str, object]] = {}
-        for row in rows:
-            members = {"value": row.value, "origin": row.origin, "source": row.source}
-            tables.setdefault(row.section, {})[row.key] = members
-        print_json(tables)
-        return
+    tables: dict[str, dict[str, object]] = {}
+    for row in rows:
+        members = {"value": row.value, "origin": row.origin, "source": row.source}
+        tables.setdefault(row.section, {})[row.key] = members
+    print_result(tables)
     for row in rows:
         for key, value, origin in _lines(row):
             say(f"{key} = {json.dumps(value)}  # {origin}")

@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 import httpx2
 
 from accredit.asking.reaching import Reach, endpoint_of
-from accredit.base.standard import is_for_programs
 from accredit.config import load
 from accredit.config.attest import gateway_id
 from accredit.config.listen import url_here
@@ -36,7 +35,7 @@ from accredit.keys import SigningKey, load_signing_key, load_token_key, read_key
 from accredit.ops.drill_agents import Agent, TokenMaker
 from accredit.ops.drill_calls import Drill, ExpectedOutcome, Parties, Tried
 from accredit.ops.drill_roads import AgentRoad, ApiRoad, Endpoint, McpRoad, Road
-from accredit.terminal.output import BAD, GOOD, Words, print_json, print_table, say, tell
+from accredit.terminal.output import BAD, GOOD, Words, print_result, print_table, say, tell
 from accredit.terminal.passphrases import passphrase_source
 from accredit.tokens import KeySet, Source
 
@@ -44,7 +43,6 @@ DRILL_ANSWER_SECONDS = 10.0
 """How many seconds `accredit drill` waits for one answer. The gateway answers by itself, without asking a server."""
 
 
-_NEGATIVE = 1
 _SOURCES: tuple[Source, ...] = ("header", "meta", "argument")
 _OFF = 'this gateway enforces nothing: proofs.mode is "off", and every call passes without one'
 _OBSERVES = 'this gateway enforces nothing: proofs.mode is "observe", and what would be refused passes'
@@ -91,11 +89,10 @@ def drill(request: DrillOptions) -> int:
     if mode == "off" and loaded.file is None:
         raise ConfigurationError("there is no configuration here", "name the gateway's with --config")
     if mode == "off":
-        if is_for_programs():
-            print_json({"ok": False, "enforced": False, "problem": _OFF, "calls": [], "not_tried": []})
+        print_result({"ok": False, "enforced": False, "problem": _OFF, "calls": [], "not_tried": []})
         tell(f"error: {_OFF}")
         tell(f"help: {_REQUIRE}")
-        return _NEGATIVE
+        return 1
     if request.url is not None and not _is_url(request.url):
         raise ConfigurationError(
             "--url is not an http or https URL without a user name", "name the endpoint that `accredit serve` prints"
@@ -271,19 +268,17 @@ def _print_report(found: Sequence[_At], untried: Sequence[_Untried], *, enforced
     """Print the results; return the exit code."""
     bad = [(at, each) for at in found for each in at.tried if each.verdict != "ok"]
     ok = enforced and not bad
-    if is_for_programs():
-        calls = [_members(at, each) for at in found for each in at.tried]
-        problem = {} if enforced else {"problem": _OBSERVES}
-        not_tried = [each._asdict() for each in untried]
-        print_json({"ok": ok, "enforced": enforced, **problem, "calls": calls, "not_tried": not_tried})
-    else:
-        several = any(at.server for at in found)
-        headings = (*(["server"] if several else []), "era", "call", "must be", "was")
-        print_table(headings, (_cells(at, each, several=several) for at in found for each in at.tried))
-        for each in untried:
-            say(f"not tried: {each.why}")
-        count = sum(len(at.tried) for at in found)
-        say(f"ok: {count} calls, each as it must be" if not bad else f"BAD: {len(bad)} of {count} calls", _style(ok))
+    calls = [_members(at, each) for at in found for each in at.tried]
+    problem = {} if enforced else {"problem": _OBSERVES}
+    not_tried = [each._asdict() for each in untried]
+    print_result({"ok": ok, "enforced": enforced, **problem, "calls": calls, "not_tried": not_tried})
+    several = any(at.server for at in found)
+    headings = (*(["server"] if several else []), "era", "call", "must be", "was")
+    print_table(headings, (_cells(at, each, several=several) for at in found for each in at.tried))
+    for each in untried:
+        say(f"not tried: {each.why}")
+    count = sum(len(at.tried) for at in found)
+    say(f"ok: {count} calls, each as it must be" if not bad else f"BAD: {len(bad)} of {count} calls", _style(ok))
     for verdict, what in _WRONG.items():
         names = dict.fromkeys(each.name for _, each in bad if each.verdict == verdict)
         if names:
@@ -293,7 +288,7 @@ def _print_report(found: Sequence[_At], untried: Sequence[_Untried], *, enforced
         tell(f"help: {_REQUIRE}")
     elif bad:
         tell("help: see whether the gateway goes by this configuration (accredit reload), and what it logs")
-    return 0 if ok else _NEGATIVE
+    return 0 if ok else 1
 
 
 _WRONG = {

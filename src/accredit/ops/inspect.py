@@ -5,12 +5,11 @@ from pathlib import Path
 
 from accredit.attest import CallBundle
 from accredit.base.clock import unix_seconds
-from accredit.base.standard import is_for_programs
 from accredit.base.text import several
 from accredit.keys import DelegationFile, KeyFile, LockedKeyFile, PrivateKeyFile, load_public_key, read_file, read_key
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ops.inspect_json import print_members
-from accredit.ops.inspect_records import print_bundle, print_bundle_members
+from accredit.ops.inspect_records import print_bundle
 from accredit.ops.inspect_token import inspect_token, is_opaque, is_token, print_opaque
 from accredit.ops.log_place import keys_by_kind
 from accredit.ratify import DelegationCert, ProofBundle, RevocationList, revocation_list_fault
@@ -21,27 +20,24 @@ from accredit.signing.keys import key_facts
 from accredit.terminal import wording as words
 from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_facts, say, tell
 
-_NEGATIVE = 1
-
 
 def inspect_file(*, file: Path, key: Sequence[Path]) -> int:
     """Describe a file; return the exit code. Raises `ConfigurationError`."""
     now = unix_seconds()
     data = read_file(file, MAX_STATEMENT_BYTES).data
     if is_token(data):
-        return _NEGATIVE if inspect_token(data, file, key, now) else 0
+        return 1 if inspect_token(data, file, key, now) else 0
     if is_opaque(data):
         print_opaque()
         return 0
     document = read_document(file)
     if isinstance(document, CallBundle):
-        show_bundle = print_bundle_members if is_for_programs() else print_bundle
-        return _NEGATIVE if show_bundle(document, *keys_by_kind(key)) else 0
+        return 1 if print_bundle(document, *keys_by_kind(key)) else 0
     known = {each.id: each for each in map(load_public_key, key)}
     if isinstance(document, KeyFile) and isinstance(read_key(file), PrivateKeyFile | LockedKeyFile):
         tell(f"note: {file} holds the private key as well, which is for its owner alone")
-    show = print_members if is_for_programs() else _print_words
-    return _NEGATIVE if show(document, known, now) else 0
+    print_members(document, known, now)
+    return 1 if _print_words(document, known, now) else 0
 
 
 def _print_words(document: DelegationDocument, known: Mapping[str, KeyFile], now: int) -> bool:

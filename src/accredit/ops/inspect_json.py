@@ -10,30 +10,27 @@ from accredit.signing.chain import challenge_fault, judge_chain
 from accredit.signing.documents import DelegationDocument
 from accredit.signing.keys import key_members
 from accredit.terminal import wording as words
-from accredit.terminal.output import print_json
+from accredit.terminal.output import print_result
 
 
-def print_members(document: DelegationDocument, known: Mapping[str, KeyFile], now: int) -> bool:
-    """Print a document for programs. Return whether a signature is bad."""
+def print_members(document: DelegationDocument, known: Mapping[str, KeyFile], now: int) -> None:
+    """Print a document for programs."""
     match document:
         case KeyFile():
-            print_json({"type": "key", **key_members(document)})
-            return False
+            print_result({"type": "key", **key_members(document)})
         case RevocationList():
             issuer = known.get(document.issuer_id)
             good = revocation_list_fault(document, issuer.public_key) is None if issuer else None
             members = {"issuer_id": document.issuer_id, "revoked_certs": list(document.revoked_certs)}
-            print_json({"type": "revocation_list", **members, "updated_at": words.timestamp(document.updated_at),
+            print_result({"type": "revocation_list", **members, "updated_at": words.timestamp(document.updated_at),
                         "signatures_good": good})  # fmt: skip
-            return good is False
         case DelegationFile(delegations=chain):
             members, bad = _chain_members(chain, now)
-            print_json({"type": "delegation", **members, "signatures_good": not bad})
-            return bad
+            print_result({"type": "delegation", **members, "signatures_good": not bad})
         case ProofBundle():
             members, bad = _chain_members(document.delegations, now)
             fault = challenge_fault(document)
-            print_json(
+            print_result(
                 {
                     "type": "proof",
                     "agent_id": document.agent_id,
@@ -44,7 +41,6 @@ def print_members(document: DelegationDocument, known: Mapping[str, KeyFile], no
                     "signatures_good": not bad and fault is None,
                 }
             )
-            return bad or fault is not None
 
 
 def _chain_members(chain: Sequence[DelegationCert], now: int) -> tuple[dict[str, object], bool]:

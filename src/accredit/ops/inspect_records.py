@@ -20,33 +20,25 @@ from accredit.errors import AttestationError
 from accredit.ops.log_record import Names, envelope_fault, print_evidence, print_record, signature_words
 from accredit.policy.evidence import NO_EVIDENCE, Auditor, Evidence
 from accredit.ratify import HybridPublicKey
-from accredit.terminal.output import print_facts, print_json, say
+from accredit.terminal.output import Words, print_facts, print_result, say
 
 _Keys = Sequence[LogKey | RecordKey]
 _People = Mapping[HybridPublicKey, str]
 
 
 def print_bundle(bundle: CallBundle, keys: _Keys, people: _People, names: Names) -> bool:
-    """Print the bundle for people. Return whether something is bad: a signature, or evidence that contradicts the
-    record."""
-    faults = [_print(envelope, keys, names) for envelope in _envelopes(bundle)]
-    proved = _verify_first_record(bundle, keys, people)
-    if proved is not None:
-        print_evidence(*proved, names)
-    return any(faults) or (proved is not None and bool(proved[1].faults))
-
-
-def print_bundle_members(bundle: CallBundle, keys: _Keys, people: _People, names: Names) -> bool:
-    """Print the bundle as JSON. Return whether something is bad: a signature, or evidence that contradicts the
-    record."""
+    """Print the bundle. Return whether something is bad: a signature, or evidence that contradicts the record."""
     statements: list[dict[str, object]] = []
     for envelope in _envelopes(bundle):
         fault = envelope_fault(envelope, keys)
         good = None if not keys else fault is None
         statements.append({"statement": _raw(envelope), "fault": fault, "signatures_good": good})
+        _print(envelope, signature_words(fault, has_keys=bool(keys)), names)
     proved = _verify_first_record(bundle, keys, people)
     members = NO_EVIDENCE if proved is None else proved[1].members(proved[0], names)
-    print_json({"type": "attestation", "statements": statements, **members})
+    print_result({"type": "attestation", "statements": statements, **members})
+    if proved is not None:
+        print_evidence(*proved, names)
     return any(each["fault"] for each in statements) or (proved is not None and bool(proved[1].faults))
 
 
@@ -65,9 +57,7 @@ def _envelopes(bundle: CallBundle) -> list[Envelope]:
     return [*bundle.envelopes, *([] if bundle.checkpoint is None else [bundle.checkpoint])]
 
 
-def _print(envelope: Envelope, keys: _Keys, names: Names) -> bool:
-    fault = envelope_fault(envelope, keys)
-    verdict = signature_words(fault, has_keys=bool(keys))
+def _print(envelope: Envelope, verdict: Words, names: Names) -> None:
     statement = _statement(envelope)
     if statement is None:
         say("what is no statement of a log")
@@ -77,7 +67,6 @@ def _print(envelope: Envelope, keys: _Keys, names: Names) -> bool:
     else:
         say("a checkpoint or a note of pruning")
         print_facts([*_summary(statement.predicate), ("head", statement.sha256), ("signatures", verdict)])
-    return fault is not None
 
 
 def _summary(predicate: Predicate) -> list[tuple[str, str]]:

@@ -7,13 +7,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from accredit.base.standard import is_for_programs
 from accredit.errors import ConfigurationError, TokenError
 from accredit.keys import load_key_set
 from accredit.limits import MAX_TOKEN_BYTES
 from accredit.signing.token_issue import tools_in_words
 from accredit.terminal import wording as words
-from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_facts, print_json, say
+from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_facts, print_result, say
 from accredit.tokens import ALGORITHMS, Issuer, TokenVerifier
 from accredit.tokens.access import B64TOKEN
 from accredit.tokens.claims import Claims, read_claims, take_apart
@@ -34,9 +33,7 @@ def is_opaque(data: bytes) -> bool:
 
 def print_opaque() -> None:
     """Print the known facts about a token that is not a JWT."""
-    if is_for_programs():
-        print_json({"type": "token", "opaque": True, "signatures_good": None})
-        return
+    print_result({"type": "token", "opaque": True, "signatures_good": None})
     say("a token that is no JWT: only its issuer can say what it holds")
     say("a gateway asks the issuer where introspection_url is set", QUIET)
 
@@ -50,25 +47,23 @@ def inspect_token(data: bytes, path: Path, keys: Sequence[Path], now: int) -> bo
         raise ConfigurationError(f"{path} is no token: {error.reason}", "name a file that holds a JWT") from None
     fault = _fault(text, claims, keys)
     allowed = None if claims.allowed_tools is None else tuple(claims.allowed_tools)
-    if is_for_programs():
-        print_json(
-            {
-                "type": "token",
-                "issuer": claims.iss,
-                "subject": claims.sub,
-                "audience": sorted(claims.audiences),
-                "expires_at": words.timestamp(int(claims.exp)),
-                "jti": claims.jti,
-                "scopes": sorted(claims.scopes),
-                "allowed_tools": allowed,
-                "denied_tools": claims.denied_tools,
-                "policy_digest": claims.policy_digest,
-                "session": claims.session,
-                "bound": claims.is_bound,
-                "signatures_good": None if not keys else fault is None,
-            }
-        )
-        return fault is not None
+    print_result(
+        {
+            "type": "token",
+            "issuer": claims.iss,
+            "subject": claims.sub,
+            "audience": sorted(claims.audiences),
+            "expires_at": words.timestamp(int(claims.exp)),
+            "jti": claims.jti,
+            "scopes": sorted(claims.scopes),
+            "allowed_tools": allowed,
+            "denied_tools": claims.denied_tools,
+            "policy_digest": claims.policy_digest,
+            "session": claims.session,
+            "bound": claims.is_bound,
+            "signatures_good": None if not keys else fault is None,
+        }
+    )
     unchecked = Words("not checked: name the issuer's public key or key set with --key", QUIET)
     good = Words(f"BAD: {fault}", BAD) if fault else Words("good", GOOD)
     ends = f"{words.relative(int(claims.exp), now)} ({words.timestamp(int(claims.exp))})"

@@ -26,7 +26,6 @@ from accredit.stores.audit_log.reading import LogReader
 from accredit.terminal.output import say, tell
 from accredit.terminal.progress import Progress
 
-_NEGATIVE = 1
 _SECONDS_A_DAY = 86_400
 _OTHER_LOG = "see that [attest] mode is not off, that calls were made, and that --store or --config names the gateway's"
 
@@ -66,7 +65,7 @@ def _export_call(store: LogStore, call_id: str, out: Path | None, *, bundle: boo
     with as_configuration_errors(), store.open_log() as log:
         whole_id = one_call(log, call_id)
     if whole_id is None:
-        return _NEGATIVE
+        return 1
     while wait and (held := _held_left(store, whole_id)):  # the log is closed meanwhile
         tell(f"waiting {_duration(held)}: until then somebody could still use the agent's signature")
         time.sleep(held)
@@ -145,7 +144,7 @@ def _write(store: LogStore, out: Path | None, lines_of: Callable[[LogReader], It
         click.echo(nothing, err=True)
     elif out is not None:
         say(f"wrote {out}")
-    return 0 if written else _NEGATIVE
+    return 0 if written else 1
 
 
 def _to_stdout(lines: Iterable[bytes]) -> int:

@@ -50,7 +50,6 @@ _HEADINGS = ("received", "call", "target", "decision", "outcome", "agent")
 _SERVER = 2
 """The position of the column that the server's is inserted before."""
 _TO_THE_SECOND = len("2026-08-01T12:00:00")
-_NEGATIVE = 1
 _NO_CALL = (
     "note: no call is on record yet. If you have made one, it went past this gateway, or [attest] mode is off:"
     " `accredit doctor` looks"
@@ -171,7 +170,7 @@ def show_calls(store: LogStore, wanted: Filter, listing: Listing) -> int:
         with Progress("looking through the log", unit="entries") as progress:
             chosen = _with_whole_ids(wanted, log, listing)
             if chosen is None:
-                return _NEGATIVE
+                return 1
             found = join_newest_first(read_call_records(progress.over(log.newest_first())))
             rows = [listing.judged(row, log.kept_of) for row in islice(filter(chosen.passes, found), listing.limit)]
         if not listing.follow:

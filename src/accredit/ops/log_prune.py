@@ -6,12 +6,11 @@ from pathlib import Path
 import click
 
 from accredit.attest import timestamp
-from accredit.base.standard import is_for_programs
 from accredit.base.text import several
 from accredit.keys import load_log_signer
 from accredit.ops.log_place import as_configuration_errors, keys_to_show_with, log_store, moment
 from accredit.stores import LogStore
-from accredit.terminal.output import print_json, say
+from accredit.terminal.output import print_result, say
 from accredit.terminal.progress import Progress
 
 
@@ -24,11 +23,9 @@ def run_prune(*, before: str, key: Path, store: str | None, config: Path | None)
             pass  # what is no log is refused, not made into one
         with Progress("pruning", unit="records") as progress:
             report = place.prune(signer, trusted, before_ms, partial(setattr, progress, "done"))
-    if is_for_programs():
-        told = {"pruned": report.records, "overwritten": report.overwritten, "before": timestamp(before_ms)}
-        print_json(told)
-    else:
-        say(f"pruned {several(report.records, 'record')} from before {timestamp(before_ms)}")
+    told = {"pruned": report.records, "overwritten": report.overwritten, "before": timestamp(before_ms)}
+    print_result(told)
+    say(f"pruned {several(report.records, 'record')} from before {timestamp(before_ms)}")
     if report.overwritten:
         return 0
     click.echo(f"what was pruned is still in {_where(place)}\nprune again later", err=True)

@@ -7,7 +7,6 @@ import msgspec
 
 from accredit.attest import CallRecord, Envelope, Stored, decode_statement
 from accredit.base.clock import unix_ms
-from accredit.base.standard import is_for_programs
 from accredit.ops.log_names import known_names, one_call
 from accredit.ops.log_place import (
     as_configuration_errors,
@@ -19,9 +18,7 @@ from accredit.ops.log_place import (
 from accredit.ops.log_record import envelope_fault, print_evidence, print_record, signature_words
 from accredit.policy.evidence import NO_EVIDENCE, Auditor
 from accredit.stores.audit_log.reading import LogReader
-from accredit.terminal.output import print_json
-
-_NEGATIVE = 1
+from accredit.terminal.output import print_result
 
 
 def run_show(
@@ -39,7 +36,7 @@ def run_show(
     with as_configuration_errors(), log_store(store, config).open_log() as log:
         whole_id = one_call(log, call_id)
         if whole_id is None:
-            return _NEGATIVE
+            return 1
         records = records_of(log, whole_id)
         kept = log.kept_of(records[0][0]) if records else (None, None)
         proof = log.shown_of(records[0][0], unix_ms() // 1000) if records else None
@@ -47,20 +44,18 @@ def run_show(
     evidence = None
     if trusted and records and not any(faults):
         evidence = Auditor(people, only_these=bool(root)).judge(decode_statement(records[0][1].payload), *kept)
-    if is_for_programs():
-        statements = [
-            {"statement": msgspec.json.decode(envelope.payload), "signatures_good": fault is None if trusted else None}
-            for (_, envelope), fault in zip(records, faults, strict=True)
-        ]
-        members = NO_EVIDENCE if evidence is None else evidence.members(records[0][0], names)
-        shown = None if proof is None else msgspec.json.decode(proof)
-        print_json({"call": whole_id, "statements": statements, "proof": shown, **members})
-    else:
-        for (record, _), fault in zip(records, faults, strict=True):
-            print_record(record, signature_words(fault, has_keys=bool(trusted)), names)
-        if evidence is not None:
-            print_evidence(records[0][0], evidence, names)
-    return _NEGATIVE if any(faults) or (evidence is not None and evidence.faults) else 0
+    statements = [
+        {"statement": msgspec.json.decode(envelope.payload), "signatures_good": fault is None if trusted else None}
+        for (_, envelope), fault in zip(records, faults, strict=True)
+    ]
+    members = NO_EVIDENCE if evidence is None else evidence.members(records[0][0], names)
+    shown = None if proof is None else msgspec.json.decode(proof)
+    print_result({"call": whole_id, "statements": statements, "proof": shown, **members})
+    for (record, _), fault in zip(records, faults, strict=True):
+        print_record(record, signature_words(fault, has_keys=bool(trusted)), names)
+    if evidence is not None:
+        print_evidence(records[0][0], evidence, names)
+    return 1 if any(faults) or (evidence is not None and evidence.faults) else 0
 
 
 def records_of(log: LogReader, call_id: str) -> list[tuple[CallRecord, Envelope]]:

@@ -20,7 +20,6 @@ from accredit.attest import (
 )
 from accredit.base.clock import unix_ms
 from accredit.base.deferred import Deferred
-from accredit.base.standard import is_for_programs
 from accredit.base.text import several
 from accredit.errors import AttestationError, ConfigurationError
 from accredit.limits import MAX_ATTESTATION_BYTES
@@ -39,7 +38,7 @@ from accredit.ops.log_place import (
 from accredit.ops.log_record import Names, print_evidence
 from accredit.policy.evidence import NO_EVIDENCE, Auditor
 from accredit.ratify import HybridPublicKey
-from accredit.terminal.output import BAD, GOOD, print_facts, print_json, say
+from accredit.terminal.output import BAD, GOOD, print_facts, print_result, say
 from accredit.terminal.progress import Progress
 
 if TYPE_CHECKING:
@@ -53,7 +52,6 @@ else:  # for a log: a call by itself is verified in less time than they take to 
     proving, reading = Deferred("accredit.stores.audit_log.proving"), Deferred("accredit.stores.audit_log.reading")
 
 _T = TypeVar("_T")
-_NEGATIVE = 1
 _BUNDLE = b'{"envelopes"'
 ONE_CALL = "name the bundle of one call: `accredit log export --call ID --bundle` writes it"
 _NO_LOG = "checkpoints that were kept are held against a log: name that, or leave --since out"
@@ -200,20 +198,16 @@ def _verify_bundle(
         bundle = decode_call_bundle(data)
         records = verify_call_bundle(bundle, keys)
     except AttestationError as error:
-        if is_for_programs():
-            print_json({"valid": False, "reason": str(error)})
-        else:
-            say(f"BAD: {error}", BAD)
-        return _NEGATIVE
+        print_result({"valid": False, "reason": str(error)})
+        say(f"BAD: {error}", BAD)
+        return 1
     decision = decode_statement(bundle.envelopes[0].payload)
     evidence = None if wanted.nothing else auditor.judge(decision, bundle.certificates, bundle.proof)
     bad = wanted.check(evidence)
-    if is_for_programs():
-        facts: dict[str, object] = {"valid": not bad, "call": records[0].call.id, "records": len(records)}
-        facts |= evidence.members(records[0], names) if evidence is not None else NO_EVIDENCE
-        facts |= {"reason": bad[0]} if bad else {}
-        print_json(facts)
-        return _NEGATIVE if bad else 0
+    facts: dict[str, object] = {"valid": not bad, "call": records[0].call.id, "records": len(records)}
+    facts |= evidence.members(records[0], names) if evidence is not None else NO_EVIDENCE
+    facts |= {"reason": bad[0]} if bad else {}
+    print_result(facts)
     if evidence is not None:
         print_evidence(records[0], evidence, names)
     say(f"BAD: {bad[0]}" if bad else "ok: the records of this call verify", BAD if bad else GOOD)
@@ -221,7 +215,7 @@ def _verify_bundle(
         say("note: `accredit inspect` prints what the records say")
     if bundle.checkpoint is None:
         say("note: there is no checkpoint that counts it")
-    return _NEGATIVE if bad else 0
+    return 1 if bad else 0
 
 
 def _tell(report: LogReport, kept: Sequence[Envelope | Head], proofs: "Proofs | None") -> int:
@@ -229,21 +223,20 @@ def _tell(report: LogReport, kept: Sequence[Envelope | Head], proofs: "Proofs | 
         report = report._replace(fault=proofs.fault)
     pruned = sum(writer.pruned for writer in report.writers)
     uncovered = sum(writer.records - writer.checkpointed for writer in report.writers)
-    if is_for_programs():
-        print_json(
-            {
-                "valid": report.valid,
-                "records": report.records,
-                "pruned": pruned,
-                "not_in_a_checkpoint": uncovered,
-                "kept_checkpoints": len(kept),
-                "proved": proofs and proofs.proved,
-                "not_proved": proofs and proofs.untold,
-                "fault": report.fault and report.fault._asdict(),
-                "writers": [writer._asdict() for writer in report.writers],
-            }
-        )
-    elif report.fault:
+    print_result(
+        {
+            "valid": report.valid,
+            "records": report.records,
+            "pruned": pruned,
+            "not_in_a_checkpoint": uncovered,
+            "kept_checkpoints": len(kept),
+            "proved": proofs and proofs.proved,
+            "not_proved": proofs and proofs.untold,
+            "fault": report.fault and report.fault._asdict(),
+            "writers": [writer._asdict() for writer in report.writers],
+        }
+    )
+    if report.fault:
         say(f"BAD: {report.fault.place}: {report.fault.reason}", BAD)
         say(f"read until then, in chains that are good so far: {several(report.records, 'record')}")
     else:
@@ -257,7 +250,7 @@ def _tell(report: LogReport, kept: Sequence[Envelope | Head], proofs: "Proofs | 
                 ("allowed calls that are proved", "not looked at" if proofs is None else _proofs_text(proofs)),
             ]
         )
-    return 0 if report.valid else _NEGATIVE
+    return 0 if report.valid else 1
 
 
 def _proofs_text(proofs: "Proofs") -> str:

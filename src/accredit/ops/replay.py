@@ -15,7 +15,6 @@ from msgspec import Raw, structs
 
 from accredit.attest import CallRecord, sha256_hex, timestamp
 from accredit.base.caching import RecentlyUsed
-from accredit.base.standard import is_for_programs
 from accredit.base.text import escape_text
 from accredit.config import Loaded, build_all_settings, gateway_id, load, policy_digest
 from accredit.errors import WireError
@@ -32,7 +31,7 @@ from accredit.ratify import DelegationCert
 from accredit.stores.audit_log.proven import Prover, UnverifiedEntries, is_decision_since
 from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.verifying import Verifiers
-from accredit.terminal.output import print_json, say
+from accredit.terminal.output import print_result, say
 from accredit.terminal.progress import Progress
 from accredit.terminal.wording import calls, shown_call, tally_text, unverified_note
 
@@ -40,7 +39,6 @@ MAX_REPLAYED_CHANGES = 1_000
 """The most differences that `accredit replay` prints: nobody reads more. Further ones are only counted."""
 
 
-_NEGATIVE = 1
 _NOT_LOOKED_AT = ("revocations", "uses", "ages of challenges")
 
 
@@ -109,12 +107,10 @@ def run_replay(*, config: Path, since: str | None, key: Sequence[Path]) -> int:
             else:
                 found.add(record, verdict.allows, verdict.error)
     names = known_names((), None, config)
-    if is_for_programs():
-        print_json(_members(found, names, prover.left))
-    else:
-        for line in _lines(found, names, prover.left):
-            say(line)
-    return _NEGATIVE if found.otherwise.calls else 0
+    print_result(_members(found, names, prover.left))
+    for line in _lines(found, names, prover.left):
+        say(line)
+    return 1 if found.otherwise.calls else 0
 
 
 class _Chains:

@@ -10,7 +10,7 @@ from accredit.config import load, store_of
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.stores import PostgresDatabase, parse_store_url
 from accredit.stores.postgres import migration
-from accredit.terminal.output import print_json, say, tell
+from accredit.terminal.output import print_result, say, tell
 from accredit.terminal.progress import Progress
 from accredit.terminal.wording import timestamp
 
@@ -26,14 +26,12 @@ def migrate_store(store: str | None, config: Path | None) -> int:
             f"{database.name} has tables of schema {done.before}, and {done.known} is the latest that is known here",
             "install the accredit that made them",
         )
-    if is_for_programs():
-        print_json({"before": done.before, "after": done.known, "left_over": list(done.left_over)})
-        return 0
+    print_result({"before": done.before, "after": done.known, "left_over": list(done.left_over)})
     if done.before == done.known:
         say(f"{database.name} has schema {done.known}: no table is changed")
     else:
         say(f"{database.name} has schema {done.known} now")
-    if done.left_over:
+    if done.left_over and not is_for_programs():
         tell("this user may not do all that is left: let somebody run these, who may")
         for statement in done.left_over:
             say(f"{statement};")
@@ -45,9 +43,8 @@ def show_status(store: str | None, config: Path | None) -> int:
     database = _database(store, config)
     there = _run_on_database(migration.status, database, "asking the database")
     found, known, _ = there
-    if is_for_programs():
-        print_json({"schema": found, "known": known, "current": found == known, "serves": there.serves})
-    elif found == known:
+    print_result({"schema": found, "known": known, "current": found == known, "serves": there.serves})
+    if found == known:
         say(f"{database.name} has schema {found}, which is current")
     elif found is None:
         say(f"{database.name} has no tables of accredit: `accredit store migrate` makes them")
@@ -64,10 +61,8 @@ def mark_restored(store: str | None, config: Path | None) -> int:
     code. Raises `ConfigurationError`."""
     database = _database(store, config)
     until = _run_on_database(migration.hold_after_restore, database, "asking the database")
-    if is_for_programs():
-        print_json({"not_before": until})
-    else:
-        say(f"{database.name}: proofs are refused until {timestamp(until)}")
+    print_result({"not_before": until})
+    say(f"{database.name}: proofs are refused until {timestamp(until)}")
     return 0
 
 

@@ -22,7 +22,6 @@ from pathlib import Path
 from msgspec import structs
 
 from accredit.attest import timestamp
-from accredit.base.standard import is_for_programs
 from accredit.base.text import json_ascii
 from accredit.client.presenter import GRANTS
 from accredit.config import Loaded, build_proofs, gateway_id, load
@@ -39,7 +38,7 @@ from accredit.ratify.scopes import is_sensitive
 from accredit.setup.config_text import key, string, table_name
 from accredit.stores.audit_log.proven import NOTHING_LEFT, Prover, UnverifiedEntries, is_decision_since
 from accredit.stores.audit_log.verifying import Verifiers
-from accredit.terminal.output import print_json, say_script
+from accredit.terminal.output import print_result, say_script
 from accredit.terminal.progress import Progress
 from accredit.terminal.wording import calls, shown_call, shown_target, tally_text, unverified_note
 
@@ -62,11 +61,9 @@ def run_suggest(*, since: str | None, config: Path | None, key: Sequence[Path]) 
             suggester.add(record)
     found, names = suggester.suggestion(), known_names((), None, config)
     lines = Lines(found, names, prover.left, find_public_keys(os.environ, loaded.file))
-    if is_for_programs():
-        print_json(lines.members())
-    else:
-        for line in lines.text():
-            say_script(line)
+    print_result(lines.members())
+    for line in lines.text():
+        say_script(line)
     return 0
 
 

@@ -41,11 +41,19 @@ from accredit.pins import LOCK_FILE, UPSTREAM, Definitions
 from accredit.policy import Entry
 from accredit.setup.config_text import Agent, Api, described_tables, server_tables
 from accredit.setup.documents import Document, check_served, find_described, named_document
-from accredit.setup.init import first_scopes, keep_working_folder, say_next, scope_options, summarize_offer, word
+from accredit.setup.init import (
+    first_scopes,
+    keep_working_folder,
+    members_of,
+    say_next,
+    scope_options,
+    summarize_offer,
+    word,
+)
 from accredit.setup.own_keys import AGENT_KEY, OWNER_KEY
 from accredit.setup.pin import definitions_of, lock_text
 from accredit.signing.suggest_scopes import PROMPT, RESOURCE, Suggestion, suggestions
-from accredit.terminal.output import MAX_TOLD_CANDIDATES, print_json, say, tell
+from accredit.terminal.output import MAX_TOLD_CANDIDATES, print_result, say, tell
 
 _FORM = "write each server as tables with headers, such as [servers.mail]"
 
@@ -128,10 +136,8 @@ def _add_described(found: Api | Agent, document: Document, config: Path | None, 
     notes = [] if existing is None else [*_rename_notes(loaded, found.name, existing)]
     check = f"accredit check {found.name} {document.option} {shlex.quote(str(document.where))}"
     steps = _next_steps(found.name, files[0], scope_options(found.first_scopes), check)
-    if is_for_programs():
-        said = {"files": files, "server": found.name, "renamed": existing, **found.members()}
-        print_json({**said, "notes": notes, "next": steps})
-        return 0
+    said = {"files": files, "server": found.name, "renamed": existing, **found.members()}
+    print_result({**said, "notes": notes, "next": steps})
     say(f"wrote {files[0]}: [servers.{found.name}], {found.summary}. Read it before you go on.")
     _tell(notes, steps)
     return 0
@@ -310,14 +316,10 @@ def _report(
 ) -> None:
     name, (file, *_) = addition.name, files
     steps = _next_steps(name, file, first_scopes(offer, suggested), f"accredit check {name}")
-    if is_for_programs():
-        tools = [{"name": each.tool, "scope": each.scope, "sensitive": each.sensitive} for each in suggested]
-        others = {"resources": len(offer.resources) + len(offer.templates), "prompts": len(offer.prompts)}
-        print_json(
-            {"files": files, "server": name, "renamed": addition.existing, "tools": tools, **others, "notes": notes,
-             "next": steps}
-        )  # fmt: skip
-        return
+    print_result(
+        {"files": files, "server": name, "renamed": addition.existing, **members_of(offer, suggested), "notes": notes,
+         "next": steps}
+    )  # fmt: skip
     say(f"wrote {file}: [servers.{name}], {summarize_offer(offer, suggested)}. Read it before you go on.")
     for each in files[1:]:
         say(f"wrote {each}: what these tools say of themselves; a gateway refuses calls of one that changes")
@@ -340,6 +342,6 @@ def _next_steps(name: str, file: str, scopes: str, check: str) -> list[str]:
 
 
 def _tell(notes: Iterable[str], steps: Iterable[str]) -> None:
-    for note in notes:
+    for note in () if is_for_programs() else notes:
         tell(f"note: {note}")
     say_next(steps)

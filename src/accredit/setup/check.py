@@ -23,7 +23,7 @@ from accredit.asking.command_line import upstream_of
 from accredit.asking.listing import ServerListing
 from accredit.asking.reaching import Reach
 from accredit.asking.server import ask_each, ask_object, ask_upstream
-from accredit.base.standard import STDIN, is_for_programs
+from accredit.base.standard import STDIN
 from accredit.base.terminal import two_lines
 from accredit.config import Loaded, build_catalog, load, read_pinned
 from accredit.config.pins import stale_pins
@@ -39,7 +39,7 @@ from accredit.setup.check_fix import add_tables
 from accredit.setup.documents import named_document
 from accredit.signing.suggest_scopes import advertised_scope, fault_of
 from accredit.signing.vocabulary import scope_slips
-from accredit.terminal.output import print_json, say
+from accredit.terminal.output import print_result, say
 
 _OBSERVED = "note: proofs are only observed: the gateway refuses no call for want of authority"
 
@@ -136,19 +136,15 @@ def check_configured(loaded: Loaded, name: str | None, reach: Reach, *, fix: boo
         only = only._replace(members=members, lines=[*only.lines, *notes])
         return _print_result(_mark_observed(only) if observes else only)
     good = not silent and all(found.ok for found in checked.values())
-    if is_for_programs():
-        told = {each: {"ok": False, "error": error.what} for each, error in silent.items()}
-        more: dict[str, object] = {"proofs": "observe"} if observes else {}
-        more |= {"stale_pins": stale} if stale else {}
-        print_json(
-            {"ok": good, **more, "servers": {**{each: found.members for each, found in checked.items()}, **told}}
-        )
-    else:
-        for each, found in checked.items():
-            for line in found.lines:
-                say(f"{each}: {line}")
-        for note in (*notes, *([_OBSERVED] if observes else [])):
-            say(note)
+    told = {each: {"ok": False, "error": error.what} for each, error in silent.items()}
+    more: dict[str, object] = {"proofs": "observe"} if observes else {}
+    more |= {"stale_pins": stale} if stale else {}
+    print_result({"ok": good, **more, "servers": {**{each: found.members for each, found in checked.items()}, **told}})
+    for each, found in checked.items():
+        for line in found.lines:
+            say(f"{each}: {line}")
+    for note in (*notes, *([_OBSERVED] if observes else [])):
+        say(note)
     for error in silent.values():
         click.echo(two_lines(error.what, error.remedy), err=True)
     return 0 if good else 2 if silent else 1
@@ -176,11 +172,9 @@ def _ask_servers(
 
 
 def _print_result(checked: "_Checked") -> int:
-    if is_for_programs():
-        print_json(checked.members)
-    else:
-        for line in checked.lines:
-            say(line)
+    print_result(checked.members)
+    for line in checked.lines:
+        say(line)
     return 0 if checked.ok else 1
 
 

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from accredit.a2a.shapes import Card
 from accredit.a2a.skills import ProposedSkills, agent_url, propose_skills
-from accredit.base.standard import STDIN, is_for_programs
+from accredit.base.standard import STDIN
 from accredit.base.text import one_line
 from accredit.base.toml import append_text
 from accredit.config import Loaded, load
@@ -39,7 +39,7 @@ from accredit.policy import Entry
 from accredit.setup.check_fix import replace_checked, table_meaning
 from accredit.setup.config_text import Agent, Api, more_tables
 from accredit.setup.documents import Document, read_agent_card, read_openapi
-from accredit.terminal.output import print_json, say, tell
+from accredit.terminal.output import print_result, say, tell
 
 _Routes = dict[str, Entry]
 
@@ -93,10 +93,8 @@ def _check_api(loaded: Loaded, name: str | None, document: ApiDocument, *, fix: 
     findings.sort(key=lambda each: each.route.split(" ")[::-1])
     notes = [(one.route.text, why) for one, why in found.left_out if one.route.text not in found.counted]
     number = len(document.operations)
-    if is_for_programs():
-        left_out = [{"route": route, "why": why} for route, why in notes]
-        _print_json(name, {"operations": number}, findings, left_out)
-        return 1 if findings else 0
+    left_out = [{"route": route, "why": why} for route, why in notes]
+    _print_result(name, {"operations": number}, findings, left_out)
     good = f"{name} has a route for each of {number - len(notes)} operations, and no other"
     return _say(findings, good, [f"{route}: it has no route, as {why}" for route, why in notes])
 
@@ -111,22 +109,20 @@ def _check_agent(loaded: Loaded, name: str | None, card: Card, *, fix: bool) -> 
         found = _compare_skills(name, card, agent)
     findings = [*_other_url(card, agent), *_without_table(found), *_without_skill(found)]
     number = len(card.skills or [])
-    if is_for_programs():
-        left_out = [{"skill": skill, "why": why} for skill, why in found.left_out]
-        _print_json(name, {"skills": number}, findings, left_out)
-        return 1 if findings else 0
+    left_out = [{"skill": skill, "why": why} for skill, why in found.left_out]
+    _print_result(name, {"skills": number}, findings, left_out)
     good = f"{name} has a table for each of {number - len(found.left_out)} skills, and no other"
     return _say(findings, good, [f"{skill}: it has no table, as {why}" for skill, why in found.left_out])
 
 
-def _print_json(
+def _print_result(
     name: str,
     number: Mapping[str, int],
     findings: Sequence[ApiFinding | AgentFinding],
     left_out: Sequence[Mapping[str, str]],
 ) -> None:
     told = [each._asdict() for each in findings]
-    print_json({"ok": not findings, "server": name, **number, "findings": told, "left_out": left_out})
+    print_result({"ok": not findings, "server": name, **number, "findings": told, "left_out": left_out})
 
 
 def _say(findings: Sequence[ApiFinding | AgentFinding], good: str, notes: Iterable[str]) -> int:

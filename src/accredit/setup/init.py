@@ -21,8 +21,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-import click
-
 from accredit.asking.command_line import upstream_of
 from accredit.asking.listing import ServerListing
 from accredit.asking.probe import without_query
@@ -30,8 +28,7 @@ from accredit.asking.reaching import Reach
 from accredit.asking.server import ask_upstream
 from accredit.base.clock import unix_seconds
 from accredit.base.files import SHARED_FOLDER, make_folder
-from accredit.base.standard import is_for_programs
-from accredit.base.text import one_line, several
+from accredit.base.text import several
 from accredit.config.attest import GATEWAY_KEY_FILE
 from accredit.config.load import DEFAULT_FILE, load
 from accredit.config.schema import Gateway
@@ -55,7 +52,7 @@ from accredit.setup.config_text import (
 from accredit.setup.documents import check_served, find_described, named_document
 from accredit.setup.pin import definitions_of, lock_text
 from accredit.signing.suggest_scopes import PROMPT, READING, RESOURCE, Suggestion, suggestions
-from accredit.terminal.output import QUIET, print_json, say, tell
+from accredit.terminal.output import QUIET, print_result, say, say_whole, tell
 
 
 class InitPlan(NamedTuple):
@@ -147,9 +144,7 @@ def _set_up_described(found: Api | Agent, folder: Path) -> int:
     make_folder(folder, SHARED_FOLDER)
     _write([(file, text, url_holds_secret(found.url))], [*_write_key(key)])
     steps = _next_steps(folder, scope_options(found.first_scopes))
-    if is_for_programs():
-        print_json({"files": [str(each) for each in files], "server": found.name, **found.members(), "next": steps})
-        return 0
+    print_result({"files": [str(each) for each in files], "server": found.name, **found.members(), "next": steps})
     say(f"wrote {file}: {found.summary}. Read it before you go on.")
     say(f"wrote {key}, which only you can read, and {public}")
     kind = found.kind.rpartition(" ")[2]
@@ -284,11 +279,7 @@ def word(path: Path) -> str:
 def _report(plan: InitPlan, offer: ServerListing, suggested: Sequence[Suggestion], steps: Sequence[str]) -> None:
     more = [path for path, *_ in plan.more_files]
     files = [*plan.files, *more]
-    if is_for_programs():
-        tools = [{"name": each.tool, "scope": each.scope, "sensitive": each.sensitive} for each in suggested]
-        others = {"resources": len(offer.resources) + len(offer.templates), "prompts": len(offer.prompts)}
-        print_json({"files": [str(file) for file in files], "tools": tools, **others, "next": steps})
-        return
+    print_result({"files": [str(file) for file in files], **members_of(offer, suggested), "next": steps})
     say(f"wrote {files[0]}: {summarize_offer(offer, suggested)}. Read it before you go on.")
     say(f"wrote {files[1]}, which only you can read, and {files[2]}")
     say(f"wrote {files[3]}: what these tools say of themselves; a gateway refuses calls of one that changes")
@@ -298,12 +289,18 @@ def _report(plan: InitPlan, offer: ServerListing, suggested: Sequence[Suggestion
     say(f"note: {oauth_hosts(plan.oauth)}", QUIET)
 
 
+def members_of(offer: ServerListing, suggested: Sequence[Suggestion]) -> dict[str, object]:
+    """Return what a server offers as members of a JSON object."""
+    tools = [{"name": each.tool, "scope": each.scope, "sensitive": each.sensitive} for each in suggested]
+    return {"tools": tools, "resources": len(offer.resources) + len(offer.templates), "prompts": len(offer.prompts)}
+
+
 def say_next(steps: Iterable[str]) -> None:
     """Print the shell lines that come next."""
     say("")
     say("next:")
     for step in steps:
-        click.echo(f"  {one_line(step)}")  # unfolded: a folded line could not be copied
+        say_whole(f"  {step}")
 
 
 def summarize_offer(offer: ServerListing, suggested: Sequence[Suggestion]) -> str:

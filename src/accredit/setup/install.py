@@ -23,7 +23,7 @@ from accredit.hosts.table import Entry, Host, Places, plain
 from accredit.hosts.undo import plan_restore, without
 from accredit.keys.places import config_folder, state_folder
 from accredit.setup.install_entry import InstallOptions, NewEntry, agent_of, confirm_write, place_of
-from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_json, print_table, say, say_whole, tell
+from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_result, print_table, say, say_whole, tell
 from accredit.terminal.progress import Progress
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def install_entry(wish: InstallOptions, url: str | None, config: Path | None, se
     if "--key" not in host.words(entry) and not is_for_programs():
         tell("note: the entry names no key: a gateway that asks for proofs refuses its calls. Make one, then repeat:")
         tell(f"  accredit keys new {shlex.quote(str(key))} --kind agent")
-    if new != old and not is_for_programs():
+    if new != old:
         say_whole(f"{host.name}: {file} gets the server {wanted.name}:")
         for line in host.text.put("", (host.table, wanted.name), entry).splitlines():
             say_whole(f"  {line}")
@@ -147,7 +147,7 @@ def _restore(wish: InstallOptions, host: Host, file: Path) -> int:
     if not names:
         raise ConfigurationError(f"no server of {file} is accredit's", "nothing has to be put back")
     edit = plan_restore(host, file, names, state_folder(os.environ))
-    if edit.new != edit.old and not is_for_programs():
+    if edit.new != edit.old:
         say_whole(f"{host.name}: {file} is put back as it was before {', '.join(sorted(names))}")
     return _finish(wish, edit, EntryLocation(host, file, min(names)), None, None)
 
@@ -165,9 +165,7 @@ def _own_names(host: Host, file: Path) -> set[str]:
 def list_hosts() -> int:
     """Print every host and its entries; return the exit code."""
     states = host_states(os.environ, Path.cwd())
-    if is_for_programs():
-        print_json({"hosts": [_members(each) for each in states]})
-        return 0
+    print_result({"hosts": [_members(each) for each in states]})
     print_table(("host", "state", "file"), [(each.host, _describe_state(each), str(each.file)) for each in states])
     return 0
 
@@ -177,7 +175,7 @@ def _finish(
 ) -> int:
     """Make the edit if it changes anything and the user agrees, and report it."""
     changed, backup = edit.new != edit.old, None
-    if changed and command is not None and not is_for_programs():
+    if changed and command is not None:
         say_whole(f"by: {shlex.join(command)}")
     if changed and not wish.dry_run:
         if not confirm_write(wish):
@@ -188,12 +186,11 @@ def _finish(
         with Progress(f"writing {place.file}"):
             backup = apply(edit, state_folder(os.environ), program)
         _check_done(edit, place)
-    if is_for_programs():
-        print_json(
-            {"host": place.host.name, "file": str(place.file), "name": place.name, "entry": entry,
-             "changed": changed and not wish.dry_run, "backup": None if backup is None else str(backup)}
-        )  # fmt: skip
-    elif not changed:
+    print_result(
+        {"host": place.host.name, "file": str(place.file), "name": place.name, "entry": entry,
+         "changed": changed and not wish.dry_run, "backup": None if backup is None else str(backup)}
+    )  # fmt: skip
+    if not changed:
         say_whole(f"nothing to do: {place.file} is as it should be")
     elif not wish.dry_run:
         say_whole(f"{'removed' if command is None and edit.new is None else 'wrote'} {place.file}", GOOD)

@@ -26,7 +26,7 @@ from accredit.errors import ConfigurationError, LockError
 from accredit.keys import write_file
 from accredit.pins import LOCK_FILE, UPSTREAM, Change, Definitions, Lock, changes, read_lock, write_lock
 from accredit.pins.shown import visible_text
-from accredit.terminal.output import BAD, GOOD, QUIET, print_json, say, tell
+from accredit.terminal.output import BAD, GOOD, QUIET, print_result, say, tell
 
 
 class Approval(NamedTuple):
@@ -75,15 +75,13 @@ def pin_offer(approval: Approval, offer: ServerListing) -> int:
     if approval.server in lock and not different:
         taken = True
     else:
-        if not is_for_programs():
-            show(different, offer)
+        show(different, offer)
         taken = approval.agreed or (not is_for_programs() and _confirm())
         if taken:
             write_file(approval.path, text, replace=True)
-    if is_for_programs():
-        listed = [to_builtins(change) for change in different]
-        print_json({"server": approval.server, "pinned": taken, "set": found.set_sha256, "changes": listed})
-    elif taken and not different and approval.server in lock:
+    listed = [to_builtins(change) for change in different]
+    print_result({"server": approval.server, "pinned": taken, "set": found.set_sha256, "changes": listed})
+    if taken and not different and approval.server in lock:
         say(f"nothing has changed: {len(found.tools)} tools are as they are pinned")
     elif taken:
         say(
@@ -97,16 +95,14 @@ def drop_pins(approval: Approval) -> int:
     `ConfigurationError`."""
     lock = read_lock_file(approval.path)
     tools = sorted(lock.pop(approval.server).tools)
-    if not is_for_programs():
-        say(f"{approval.server}: no server of the configuration; {len(tools)} tools of it are pinned")
-        for tool in tools:
-            say(f"  - {visible_text(tool)}", BAD)
+    say(f"{approval.server}: no server of the configuration; {len(tools)} tools of it are pinned")
+    for tool in tools:
+        say(f"  - {visible_text(tool)}", BAD)
     taken = approval.agreed or (not is_for_programs() and _confirm())
     if taken:
         write_file(approval.path, lock_text(lock), replace=True)
-    if is_for_programs():
-        print_json({"server": approval.server, "dropped": taken, "tools": tools})
-    elif taken:
+    print_result({"server": approval.server, "dropped": taken, "tools": tools})
+    if taken:
         say(f"wrote {approval.path}: nothing is pinned of {approval.server}")
     return 0 if taken else 1
 

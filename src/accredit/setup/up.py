@@ -33,7 +33,7 @@ from accredit.asking.command_line import upstream_of
 from accredit.asking.reaching import Reach
 from accredit.base.clock import unix_seconds
 from accredit.base.peers import socket_peer
-from accredit.base.standard import is_for_programs, words_before_result
+from accredit.base.standard import words_before_result
 from accredit.config import Loaded, load
 from accredit.config.load import folder_of
 from accredit.config.schema import Gateway
@@ -51,7 +51,7 @@ from accredit.setup.up_hosts import adopting_host, offer_hosts
 from accredit.setup.up_place import UpPlace, check_meant, found_place, is_known, named_place, remember, server_of
 from accredit.setup.up_plan import print_plan
 from accredit.setup.up_run import UP_LOOK_SECONDS, Subprocess, run_together
-from accredit.terminal.output import GOOD, QUIET, print_json, say, tell
+from accredit.terminal.output import GOOD, QUIET, print_result, say, tell
 
 UP_WAIT_SECONDS = 30.0
 """How many seconds `accredit up` waits for another run by the same person, which may be waiting for a passphrase."""
@@ -292,11 +292,8 @@ def _all_runs(wish: UpOptions, environ: Mapping[str, str]) -> bool:
 
 def _say_where(wish: UpOptions, loaded: Loaded, gateway: PidFileContent | None, *, is_new: bool) -> None:
     file, urls, pid = wish.place.file, endpoints(loaded), gateway.pid if gateway is not None else None
-    if is_for_programs():
-        told: dict[str, object] = {"started": is_new, "configuration": str(file), "url": next(iter(urls), None)}
-        print_json({**told, "gateway_pid": pid, **({"urls": urls} if len(urls) > 1 else {})})
-        sys.stdout.flush()
-        return
+    told: dict[str, object] = {"started": is_new, "configuration": str(file), "url": next(iter(urls), None)}
+    print_result({**told, "gateway_pid": pid, **({"urls": urls} if len(urls) > 1 else {})})
     url = ", ".join(urls)
     if is_new:
         say(f"up: {url} (configured in {file}); Ctrl-C ends it", GOOD)

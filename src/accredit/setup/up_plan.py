@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accredit.app.pid_file import serving
-from accredit.base.standard import is_for_programs
 from accredit.base.text import one_line
 from accredit.config import load
 from accredit.config.load import folder_of
@@ -20,7 +19,7 @@ from accredit.setup.own_grant import grant_command
 from accredit.setup.own_keys import AGENT_KEY, OWNER_KEY, has_person_key
 from accredit.setup.up_hosts import adopting_host, found_hosts, hosts_without, install_words
 from accredit.setup.up_place import UpPlace, is_known, server_of
-from accredit.terminal.output import QUIET, print_json, say
+from accredit.terminal.output import QUIET, print_result, say
 
 
 class _Step(NamedTuple):
@@ -34,9 +33,7 @@ class _Step(NamedTuple):
 def print_plan(place: UpPlace) -> int:
     """Print each step; return the exit code. Raises `ConfigurationError` as `up` would, as far as can be known."""
     steps = [*_files(place), *_processes(place), *_hosts(place)]
-    if is_for_programs():
-        print_json({"steps": [{**step._asdict(), "command": step.command or None} for step in steps]})
-        return 0
+    print_result({"steps": [{**step._asdict(), "command": step.command or None} for step in steps]})
     for step in steps:
         say(f"{'keep' if step.done else 'would'} {step.what}", QUIET if step.done else "")
         if step.command:

@@ -50,7 +50,7 @@ from accredit.signing.documents import read_delegations
 from accredit.signing.grant_lookup import SLIP, ScopeSelection, ScopeSource, look_up
 from accredit.signing.vocabulary import canonical_neighbour, catalog_scopes, impossible_scope
 from accredit.terminal import wording as words
-from accredit.terminal.output import Words, check_out, print_facts, print_json, tell, write_out
+from accredit.terminal.output import Words, check_out, print_facts, print_result, tell, write_out
 from accredit.terminal.passphrases import passphrase_source
 
 _CERT_ID_BYTES = 16
@@ -247,11 +247,9 @@ def _remedy(request: GrantOptions) -> str:
 
 def _report(request: GrantOptions, parties: _Parties, cert: DelegationCert, now: int) -> None:
     issuer, agent = parties.issuer.about, parties.agent
-    if is_for_programs():
-        members = {name: value for name, value in cert.to_dict().items() if name in _SHOWN}
-        times = {"issued_at": words.timestamp(cert.issued_at), "expires_at": words.timestamp(cert.expires_at)}
-        print_json({"file": str(request.out), **members, **times})
-        return
+    members = {name: value for name, value in cert.to_dict().items() if name in _SHOWN}
+    times = {"issued_at": words.timestamp(cert.issued_at), "expires_at": words.timestamp(cert.expires_at)}
+    print_result({"file": str(request.out), **members, **times})
     print_facts(
         [
             ("signed by", f"{issuer.name} ({issuer.id})"),
@@ -264,7 +262,7 @@ def _report(request: GrantOptions, parties: _Parties, cert: DelegationCert, now:
         ],
         err=request.out == STDOUT,
     )
-    if cert.expires_at < arguments.expiry(request.expires, now):
+    if cert.expires_at < arguments.expiry(request.expires, now) and not is_for_programs():
         tell(f"note: it ends with the delegation in {request.parent}")
 
 

@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import Any, cast
 
 from accredit.base.clock import unix_seconds
-from accredit.base.standard import is_for_programs
 from accredit.consent import this_call_only
 from accredit.console.journal import Entry, read_journal
 from accredit.console.lists import list_places, people_in, revoked_ids, see_lists
@@ -23,9 +22,8 @@ from accredit.keys.places import config_folder, state_folder
 from accredit.pins.shown import visible_text
 from accredit.ratify.constraints import Constraint, read_constraint
 from accredit.terminal import wording as words
-from accredit.terminal.output import find_by_prefix, print_facts, print_json, print_table, say, tell
+from accredit.terminal.output import find_by_prefix, print_facts, print_result, print_table, say, tell
 
-_NEGATIVE = 1
 _ODD = "conditions that can't be read here"
 _BEGINNING = re.compile("[0-9a-f]{8,31}")
 
@@ -33,9 +31,8 @@ _BEGINNING = re.compile("[0-9a-f]{8,31}")
 def list_grants() -> int:
     """Print the journal's certificates, newest first; return the exit code. Raises `ConfigurationError`."""
     grants, lists = _grants(), _Lists()
-    if is_for_programs():
-        print_json({"grants": [_members(each, lists) for each in grants.values()]})
-    elif not grants:
+    print_result({"grants": [_members(each, lists) for each in grants.values()]})
+    if not grants:
         say("Nothing was allowed at this desk yet.")
     else:
         names = known_names(config_folder(os.environ))
@@ -50,11 +47,9 @@ def show_grant(cert_id: str) -> int:
     described = {key: str(each.get("target")) for key, each in grants.items()}
     found = find_by_prefix(cert_id, described, "certificate", "`accredit grants list` shows those of this desk")
     if found is None:
-        return _NEGATIVE
+        return 1
     grant = grants[found]
-    if is_for_programs():
-        print_json(_members(grant, lists))
-        return 0
+    print_result(_members(grant, lists))
     names = known_names(config_folder(os.environ))
     now, times = unix_seconds(), (("signed", grant["at"]), ("ends", grant["ends_at"]))
     print_facts(
@@ -80,13 +75,11 @@ def name_holder(holder_id: str, name: str) -> int:
     if _BEGINNING.fullmatch(holder_id) and any(each.startswith(holder_id) for each in agents):
         found = find_by_prefix(holder_id, agents, "agent", "`accredit grants list --json` shows whole ids")
         if found is None:
-            return _NEGATIVE
+            return 1
         holder_id = found
     set_name(config_folder(os.environ), holder_id, name)
-    if is_for_programs():
-        print_json({"id": holder_id, "name": name or None})
-    else:
-        say(f"{holder_id} is called {name}" if name else f"{holder_id} has no name any more")
+    print_result({"id": holder_id, "name": name or None})
+    say(f"{holder_id} is called {name}" if name else f"{holder_id} has no name any more")
     return 0
 
 

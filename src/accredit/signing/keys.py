@@ -21,7 +21,7 @@ from accredit.keys import (
 )
 from accredit.keys.load import check_free
 from accredit.terminal import wording as words
-from accredit.terminal.output import print_facts, print_json, tell
+from accredit.terminal.output import print_facts, print_result, tell
 from accredit.terminal.passphrases import new_passphrase
 
 _NEXT = {
@@ -48,10 +48,9 @@ def run_new(
     passphrase = _passphrase(key, passphrase_file, declined=no_passphrase)
     write_key(path, key if passphrase is None else lock_key(key, passphrase), replace=replace)
     files = {"private": str(path), "public": str(public_path(path))}
-    if is_for_programs():
-        print_json({**key_members(key.public()), "files": files})
-    else:
-        print_facts([*key_facts(key.public(), now), *((f"{half} key", file) for half, file in files.items())])
+    print_result({**key_members(key.public()), "files": files})
+    print_facts([*key_facts(key.public(), now), *((f"{half} key", file) for half, file in files.items())])
+    if not is_for_programs():
         tell(f"next: {_NEXT[kind].format(shlex.quote(files['public']))}")
 
 
@@ -85,11 +84,9 @@ def show_file(path: Path, *, public: bool) -> None:
         return
     locked = isinstance(key, LockedKeyFile)
     private = locked or isinstance(key, PrivateKeyFile)
-    if is_for_programs():
-        print_json({**key_members(key.public()), "private": private} | ({"encrypted": True} if locked else {}))
-    else:
-        can = "yes, with its passphrase" if locked else "yes" if private else "no"
-        print_facts([*key_facts(key.public(), unix_seconds()), ("can sign", can)])
+    print_result({**key_members(key.public()), "private": private} | ({"encrypted": True} if locked else {}))
+    can = "yes, with its passphrase" if locked else "yes" if private else "no"
+    print_facts([*key_facts(key.public(), unix_seconds()), ("can sign", can)])
 
 
 def key_members(key: KeyFile) -> dict[str, object]:

@@ -30,7 +30,7 @@ from accredit.ratify.hybrid import signature_fault
 from accredit.stores import LogStore, parse_store_url
 from accredit.stores.rules import ListChange
 from accredit.terminal import wording as words
-from accredit.terminal.output import check_out, find_by_prefix, print_facts, print_json, say, tell, write_out
+from accredit.terminal.output import check_out, find_by_prefix, print_facts, print_result, say, tell, write_out
 from accredit.terminal.passphrases import passphrase_source
 from accredit.terminal.progress import Progress
 
@@ -41,7 +41,6 @@ begin with the same eight characters is 1 in 8,000."""
 
 _OWN_ID = re.compile(r"[0-9a-f]{32}")
 _BEGINNING = re.compile(r"[0-9a-f]{1,31}")
-_NEGATIVE = 1
 
 _WHOLE = "write the whole id, which `accredit inspect FILE` shows: only those of certificates that were used are known"
 
@@ -69,7 +68,7 @@ def run_revoke(
     if cert_id is not None and database is not None and _BEGINNING.fullmatch(cert_id):
         found = _find_presented(database, cert_id, key)
         if found is None or not _confirm_revocation(found, agreed=yes):
-            return _NEGATIVE
+            return 1
         cert_id = found.cert_id
     is_new = database is not None and not (database.file is None or os.path.lexists(database.file))
     place, where = database or list_file or Path(), str(list_file or store)
@@ -114,13 +113,12 @@ def _end_elsewhere(cert_id: str, issuer: Path, url: str, *, ask: AskPassphrase) 
         ended = asyncio.run(GatewayElsewhere(address, key.about.id, unix_seconds).take_back(cert_id, key.signer))
     except DeskError as error:
         raise ConfigurationError(f"not revoked: {error.reason}", "try again, or revoke it in a list") from None
-    if is_for_programs():
-        print_json({"at": address, "cert_id": cert_id, "ended": ended})
-    elif ended:
+    print_result({"at": address, "cert_id": cert_id, "ended": ended})
+    if ended:
         say(f"{address} has ended {cert_id}: its logins, its tokens, and the agent's key")
-    else:
+    elif not is_for_programs():
         tell(f"{address} keeps nothing of {cert_id}, or does not know {key.about.name}'s key")
-    return 0 if ended else _NEGATIVE
+    return 0 if ended else 1
 
 
 def _store(url: str) -> LogStore:
@@ -191,17 +189,15 @@ def _report(change: ListChange, cert_id: str | None, place: tuple[str, str], key
     is_new = change.after != change.before
     kind, where = place
     updated = words.timestamp(revoked.updated_at)
-    if is_for_programs():
-        print_json(
-            {
-                kind: where,
-                "issuer_id": revoked.issuer_id,
-                "updated_at": updated,
-                "made" if cert_id is None else "added": is_new,
-                "revoked_certs": list(revoked.revoked_certs),
-            }
-        )
-        return
+    print_result(
+        {
+            kind: where,
+            "issuer_id": revoked.issuer_id,
+            "updated_at": updated,
+            "made" if cert_id is None else "added": is_new,
+            "revoked_certs": list(revoked.revoked_certs),
+        }
+    )
     show, streamed = (tell, True) if where == str(STDIN) else (say, False)
     if cert_id is None:
         show("made a list without entries" if is_new else "there is such a list already: nothing is changed")

@@ -15,7 +15,7 @@ from accredit.keys.files import exists_already
 from accredit.limits import MAX_POLICY_BYTES
 from accredit.signing.arguments import seconds
 from accredit.terminal import wording as words
-from accredit.terminal.output import check_out, print_facts, print_json, write_out
+from accredit.terminal.output import check_out, print_facts, print_json, print_result, write_out
 from accredit.tokens import SessionGrant, issue_session_token, policy_digest, public_jwk
 
 _TOKEN_ID_BYTES = 16
@@ -27,10 +27,8 @@ def make(path: Path, *, replace: bool) -> None:
     write_token_key(path, key, replace=replace)
     jwk = public_jwk(key.public_key())
     files = {"private": str(path), "public": str(public_path(path))}
-    if is_for_programs():
-        print_json({"kid": jwk["kid"], "public_key": jwk, "files": files})
-    else:
-        print_facts([("id", jwk["kid"]), *((f"{half} key", file) for half, file in files.items())])
+    print_result({"kid": jwk["kid"], "public_key": jwk, "files": files})
+    print_facts([("id", jwk["kid"]), *((f"{half} key", file) for half, file in files.items())])
 
 
 def issue_token(

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accredit.base.clock import unix_seconds
-from accredit.base.standard import is_for_programs
 from accredit.errors import ConfigurationError, TokenError
 from accredit.keys import load_key_set, read_file
 from accredit.limits import MAX_POLICY_BYTES, MAX_TOKEN_BYTES
 from accredit.signing.token_issue import tools_in_words
 from accredit.terminal import wording as words
-from accredit.terminal.output import BAD, GOOD, Words, print_facts, print_json, say
+from accredit.terminal.output import BAD, GOOD, Words, print_facts, print_result, say
 from accredit.tokens import (
     Issuer,
     TokenVerifier,
@@ -61,10 +60,8 @@ def verify_token(
             check_tool(token, tool)
     except TokenError as error:
         # The caller holds the token, so show the reason that a gateway would only log.
-        if is_for_programs():
-            print_json({"valid": False, "error": error.error, "reason": error.reason})
-        else:
-            say(f"not good: {error} ({error.reason})", BAD)
+        print_result({"valid": False, "error": error.error, "reason": error.reason})
+        say(f"not good: {error} ({error.reason})", BAD)
         return 1
     checked = _Checked(policy=digest is not None, session=session is not None)
     _report(token, now, checked)
@@ -85,26 +82,24 @@ def _text(file: Path | None) -> str:
 def _report(token: VerifiedToken, now: int, checked: _Checked) -> None:
     allowed = None if token.allowed_tools is None else tuple(sorted(token.allowed_tools))
     denied = tuple(sorted(token.denied_tools))
-    if is_for_programs():
-        print_json(
-            {
-                "valid": True,
-                "issuer": token.issuer,
-                "subject": token.subject,
-                "expires_at": words.timestamp(token.expires_at),
-                "jti": token.jti,
-                "kid": token.kid,
-                "scopes": sorted(token.scopes),
-                "allowed_tools": allowed,
-                "denied_tools": denied,
-                "policy_digest": token.policy_digest,
-                "policy_checked": checked.policy,
-                "session": token.session,
-                "session_checked": checked.session,
-                "sha256": token.sha256,
-            }
-        )
-        return
+    print_result(
+        {
+            "valid": True,
+            "issuer": token.issuer,
+            "subject": token.subject,
+            "expires_at": words.timestamp(token.expires_at),
+            "jti": token.jti,
+            "kid": token.kid,
+            "scopes": sorted(token.scopes),
+            "allowed_tools": allowed,
+            "denied_tools": denied,
+            "policy_digest": token.policy_digest,
+            "policy_checked": checked.policy,
+            "session": token.session,
+            "session_checked": checked.session,
+            "sha256": token.sha256,
+        }
+    )
     print_facts(
         [
             ("token", Words("good", GOOD)),

@@ -7,7 +7,6 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from accredit.base.clock import unix_seconds
-from accredit.base.standard import is_for_programs
 from accredit.errors import ConfigurationError, WireError
 from accredit.keys import DelegationFile, KeyFile, load_root, read_file
 from accredit.limits import MAX_STATEMENT_BYTES
@@ -29,7 +28,7 @@ from accredit.signing.documents import read_revocations
 from accredit.signing.steps import DECODE, FailurePoint, Step, failure_point, walk
 from accredit.signing.vocabulary import catalog_scopes
 from accredit.terminal import wording as words
-from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_json, print_table, say
+from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_result, print_table, say
 
 _STYLES = {"ok": GOOD, "failed": BAD, "not checked": QUIET, "not reached": QUIET}
 
@@ -71,10 +70,8 @@ def run_verify(
         answer = _judge(proof, scope, at, roots, revoked_ids, session_context=context, facts=facts)
         if not revoked:
             answer.notes.append("taken for granted: nothing was revoked (no list was given with --revoked)")
-    if is_for_programs():
-        _print_members(answer)
-    else:
-        _print_words(answer, roots)
+    _print_members(answer)
+    _print_words(answer, roots)
     return 0 if answer.result.valid else 1
 
 
@@ -162,7 +159,7 @@ def _print_words(answer: Verdict, roots: Mapping[str, KeyFile]) -> None:
 def _print_members(answer: Verdict) -> None:
     result = answer.result
     failed = next((step for step in answer.steps if step.outcome == "failed"), None)
-    print_json(
+    print_result(
         {
             "valid": result.valid,
             "identity_status": result.identity_status,

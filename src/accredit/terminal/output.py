@@ -1,5 +1,7 @@
 """Prints results of commands: words and tables for people, JSON for programs. I/O: stdout, and stderr for notes.
 
+A command calls both: with `--json` its result is printed, and no words are; without it, the words.
+
 On a terminal there are colours, and long lines are folded (`terminal.layout`). Otherwise rows are as wide as needed.
 Text may come from others' files: it is never markup, can't control the terminal, and can't begin a row.
 """
@@ -33,21 +35,29 @@ def print_json(value: Mapping[str, object]) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
+def print_result(members: Mapping[str, object]) -> None:
+    """Print a command's result with `--json`. Without that its words are printed, and not this."""
+    if is_for_programs():
+        print_json(members)
+
+
 def say(text: str, style: str = "") -> None:
-    """Print one line."""
-    show(text_rows(Words(text, style), width_of(sys.stdout)))
+    """Print one line, for people."""
+    _show_words(text_rows(Words(text, style), width_of(sys.stdout)))
 
 
 def say_whole(text: str, style: str = "") -> None:
     """Print one line with a path, a command or JSON in it, of our own or the person's words. It is not folded, so that
     it can be copied."""
-    show(text_rows(Words(text, style), None))
+    _show_words(text_rows(Words(text, style), None))
 
 
 def say_script(line: str) -> None:
     """Print a line of a shell script. A comment is folded into comments; a command is not folded, so that it can be
     copied."""
     width = width_of(sys.stdout)
+    if is_for_programs():
+        return
     if width is None or not line.startswith("#"):
         click.echo(line)
     else:
@@ -78,12 +88,20 @@ def write_out(out: Path, data: bytes, *, private: bool = False, replace: bool = 
 
 def print_facts(facts: Iterable[tuple[str, Words | str]], *, err: bool = False) -> None:
     """Print names with their values. With `err`, print them on stderr, as stdout has another use."""
-    show(fact_rows(list(facts), width_of(sys.stderr if err else sys.stdout)), err=err)
+    if err:
+        show(fact_rows(list(facts), width_of(sys.stderr)), err=True)
+    else:
+        _show_words(fact_rows(list(facts), width_of(sys.stdout)))
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[Words | str]]) -> None:
     """Print a table with headings. Long cells are folded, never cut off."""
-    show(table_rows(headings, list(rows), width_of(sys.stdout)))
+    _show_words(table_rows(headings, list(rows), width_of(sys.stdout)))
+
+
+def _show_words(rows: Iterable[Row]) -> None:
+    if not is_for_programs():
+        show(rows)
 
 
 def show(rows: Iterable[Row], *, err: bool = False) -> None:

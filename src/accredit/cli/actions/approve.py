@@ -20,7 +20,6 @@ import click
 import msgspec
 
 from accredit.base.clock import unix_seconds
-from accredit.base.standard import is_for_programs
 from accredit.cli.actions.ask_screen import AskScreen
 from accredit.cli.actions.desk import ask_desk
 from accredit.consent.answers import Answer, chain_allowed
@@ -36,10 +35,9 @@ from accredit.errors import AccreditError, ConfigurationError, ConsentError, Des
 from accredit.keys.places import config_folder
 from accredit.pins.shown import visible_text
 from accredit.terminal import wording as words
-from accredit.terminal.output import QUIET, print_json, print_table, say, tell
+from accredit.terminal.output import QUIET, print_result, print_table, say, tell
 from accredit.terminal.passphrases import passphrase_source
 
-_NEGATIVE = 1
 _MENU = {"d": None, "o": "once", "l": "like", "s": "show"}
 
 
@@ -57,14 +55,14 @@ def approve_ask(code: str, key: str | None, passphrase_file: Path | None) -> int
     ask, known, state = _read_answer(ask_desk({"show": code}))
     if state != "pending":
         tell(f"error: this ask does not wait any more: it is {state}")
-        return _NEGATIVE
+        return 1
     described, offers = describe(ask, known), choices(ask, known)
     screen = AskScreen()
     screen.ask(described, unfolded=key is not None)
     offer = _choose_offer(screen, described, offers, key)
     if offer is None:
         tell("nothing was signed")
-        return _deny(code) if key is None and offers else _NEGATIVE
+        return _deny(code) if key is None and offers else 1
     screen.say("")
     screen.say("What you will sign", QUIET)
     screen.facts(preview(offer, ask, known, unix_seconds(), 0, 0))
@@ -121,7 +119,7 @@ def _words(offer: Offer) -> str:
 def _deny(code: str) -> int:
     ask_desk({"deny": code})
     say("denied")
-    return _NEGATIVE
+    return 1
 
 
 def _sign(ask: Ask, offer: Offer, passphrase_file: Path | None) -> int:
@@ -138,20 +136,17 @@ def _sign(ask: Ask, offer: Offer, passphrase_file: Path | None) -> int:
         raise
     except AccreditError as error:
         tell(f"error: nothing was signed: {error}")
-        return _NEGATIVE
-    if is_for_programs():
-        print_json({"state": "allowed", "code": ask.code, "certificate": cert.cert_id})
-    else:
-        say(f"allowed {ask.code}: the agent has the certificate {cert.cert_id}")
+        return 1
+    print_result({"state": "allowed", "code": ask.code, "certificate": cert.cert_id})
+    say(f"allowed {ask.code}: the agent has the certificate {cert.cert_id}")
     return 0
 
 
 def list_asks() -> int:
     """Print the pending asks; return the exit code. Raises `ConfigurationError`."""
     asks = ask_desk({"list": True})["asks"]
-    if is_for_programs():
-        print_json({"asks": asks})
-    elif not asks:
+    print_result({"asks": asks})
+    if not asks:
         say("Nobody is asking.")
     else:
         names = known_names(config_folder(os.environ))
@@ -162,10 +157,8 @@ def list_asks() -> int:
 def deny_ask(code: str) -> int:
     """Deny an ask. Raises `ConfigurationError`, and `DeskError` if it doesn't exist."""
     denied = ask_desk({"deny": code})
-    if is_for_programs():
-        print_json(denied)
-    else:
-        say(f"denied {denied['code']}; the same call is denied for an hour")
+    print_result(denied)
+    say(f"denied {denied['code']}; the same call is denied for an hour")
     return 0
 
 

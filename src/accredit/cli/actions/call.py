@@ -47,7 +47,6 @@ MAX_JSON_ARGS_BYTES = 4_194_304
 """The most bytes of `accredit call --json-args`: as many as a gateway takes in one request."""
 
 
-_NEGATIVE = 1
 _TOOL_FAILED = "that is the tool's own word: see what it asks for, and what its server logs"
 _REFUSED = "docs/reference/refusals.md names the errors of gateways; the server's log says more of others"
 _NOT_THERE = "name the endpoint that `accredit serve` prints; of several servers name one: --server NAME"
@@ -98,7 +97,7 @@ def call_tool(request: CallOptions) -> int:
         outcome = _trouble(first_of(error), request, None)
     if isinstance(outcome, _Trouble):
         _tell(outcome)
-        return _NEGATIVE
+        return 1
     if is_for_programs():
         print_json(outcome.model_dump(mode="json", by_alias=True, exclude_none=True))
     elif not outcome.is_error:
@@ -106,7 +105,7 @@ def call_tool(request: CallOptions) -> int:
     if outcome.is_error:
         text = " ".join(each.text for each in outcome.content if isinstance(each, TextContent))
         _tell(_Trouble(f"{request.tool} failed: {text or 'it does not say why'}", (_TOOL_FAILED,)))
-    return _NEGATIVE if outcome.is_error else 0
+    return 1 if outcome.is_error else 0
 
 
 async def _call_tool(request: CallOptions, given: dict[str, object]) -> CallToolResult | _Trouble:

@@ -18,7 +18,6 @@ from pathlib import Path
 import click
 
 from accredit.base.clock import unix_seconds
-from accredit.base.standard import is_for_programs
 from accredit.client.pins import GatewayPin, PinsInUse, read_known
 from accredit.consent.asks import read_code
 from accredit.consent.held import ClientAsk, client_grant
@@ -31,10 +30,8 @@ from accredit.keys.places import KNOWN_GATEWAYS, agent_folders
 from accredit.ratify import HybridSigner
 from accredit.terminal import wording as words
 from accredit.terminal.layout import fact_rows
-from accredit.terminal.output import print_json, say, show, tell
+from accredit.terminal.output import print_result, say, show, tell
 from accredit.terminal.passphrases import passphrase_source
-
-_NEGATIVE = 1
 
 
 def run_connect_app(*, code: str, at: Sequence[str], gateway_id: str, passphrase_file: Path | None) -> int:
@@ -59,7 +56,7 @@ def run_connect_app(*, code: str, at: Sequence[str], gateway_id: str, passphrase
         raise
     except AccreditError as error:
         tell(f"error: {error}")
-    return _NEGATIVE
+    return 1
 
 
 async def _connect(
@@ -76,14 +73,12 @@ async def _connect(
     if not click.confirm("Let it in", default=False, err=True):
         await turn_away(gateway, ask, signer)
         tell("nothing was signed")
-        return _NEGATIVE
+        return 1
     check(ask)
     cert = sign_for_app(ask, signer, folder, unix_seconds())
     digits = await let_in(gateway, ask, cert, signer)
-    if is_for_programs():
-        print_json({"code": code, "certificate": cert.cert_id, "digits": digits, **ask.json()})
-    else:
-        say(f"signed {cert.cert_id}. Type these digits into the page that shows {code}: {digits}")
+    print_result({"code": code, "certificate": cert.cert_id, "digits": digits, **ask.json()})
+    say(f"signed {cert.cert_id}. Type these digits into the page that shows {code}: {digits}")
     return 0
 
 

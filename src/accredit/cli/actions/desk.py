@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from accredit.app.pid_file import is_served
 from accredit.attest import LogKey, RecordKey
 from accredit.base.private_memory import keep_memory_private
-from accredit.base.standard import is_for_programs
 from accredit.cli.actions.connect_app import check_gateway
 from accredit.config import gateway_id, load
 from accredit.config.listen import url_here
@@ -38,7 +37,7 @@ from accredit.ops.log_names import known_names as log_names
 from accredit.ops.log_place import as_configuration_errors, log_store, people_to_show_with, public_keys
 from accredit.ops.own_gateways import OwnGateway, names_here, own_gateways
 from accredit.stores import LogStore, parse_store_url
-from accredit.terminal.output import print_json, say, tell
+from accredit.terminal.output import print_result, say, tell
 from accredit.terminal.passphrases import passphrase_source
 
 
@@ -195,12 +194,10 @@ def open_desk(code: str | None) -> int:
     """Open the page of the running desk, or that of the ask with this code. Raises `ConfigurationError`, and
     `DeskError` if there is no such ask."""
     opened = ask_desk({"open": True if code is None else code})["opened"]
-    if is_for_programs():
-        print_json({"opened": opened})
-    else:
-        log = f"the link is at the end of {desk_log(os.environ)}"
-        told = {"browser": "opened in the browser", "log": log}
-        say(told.get(str(opened), "the link is in the terminal where `accredit desk` (or `accredit up`) runs"))
+    print_result({"opened": opened})
+    log = f"the link is at the end of {desk_log(os.environ)}"
+    told = {"browser": "opened in the browser", "log": log}
+    say(told.get(str(opened), "the link is in the terminal where `accredit desk` (or `accredit up`) runs"))
     return 0
 
 
@@ -230,8 +227,6 @@ def _passphrase(person: KeyFile, file: Path | None) -> str:
 
 def _request_key_state(request: Mapping[str, object]) -> int:
     key = ask_desk(request)["key"]
-    if is_for_programs():
-        print_json({"key": key})
-    else:
-        say({"open": "the key has no passphrase: it can't be locked"}.get(str(key), f"the key is {key}"))
+    print_result({"key": key})
+    say({"open": "the key has no passphrase: it can't be locked"}.get(str(key), f"the key is {key}"))
     return 0

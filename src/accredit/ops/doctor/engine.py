@@ -19,10 +19,9 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from accredit.base.standard import is_for_programs
 from accredit.errors import AccreditError, ConfigurationError
 from accredit.limits import MAX_FINDING_CHARS
-from accredit.terminal.output import BAD, GOOD, QUIET, print_json, say
+from accredit.terminal.output import BAD, GOOD, QUIET, print_result, say
 
 FAILURES = (AccreditError, OSError, ValueError, RuntimeError, MemoryError)
 """The exceptions after which a look counts as failed."""
@@ -99,9 +98,7 @@ def print_results(
     states = [_LEFT_OUT if each.about in left_out else each.state for each in results]
     counts = Counter(states)
     is_well = not counts.keys() & {"bad", "no", "unknown"}
-    if is_for_programs():
-        print_json({"ok": is_well, name: [*map(members, results)]})
-        return 0 if is_well else 1
+    print_result({"ok": is_well, name: [*map(members, results)]})
     for each, state in zip(results, states, strict=True):
         mark, style, _ = _SHOWN[state]
         say(f"{mark}  {each.about}: {each.what}", style)
