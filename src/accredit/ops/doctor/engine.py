@@ -57,6 +57,21 @@ class Unknown(NamedTuple):
 Found = T | Unknown
 
 
+class NotKnown(Exception):
+    """A check's fact is unknown; `why` says why."""
+
+    def __init__(self, why: Unknown) -> None:
+        super().__init__(why.why)
+        self.why = why
+
+
+def known(found: Found[T]) -> T:
+    """Return a fact. Raises `NotKnown`."""
+    if isinstance(found, Unknown):
+        raise NotKnown(found)
+    return found
+
+
 class Result(Struct, frozen=True):
     """The result of a check: what it found `about` its subject, what to do about it, and a command that does it, or
     ""."""
@@ -73,17 +88,12 @@ class Result(Struct, frozen=True):
 
 
 good, note, bad = (partial(Result, state) for state in ("good", "note", "bad"))
-ok, no = partial(Result, "ok", ""), partial(Result, "no", "")
+ok, no, unknown = (partial(Result, state, "") for state in ("ok", "no", "unknown"))
 
 
 def faulty(subject: Subject, error: ConfigurationError) -> Result:
     """Return an error as a finding."""
     return bad(subject, error.what, error.remedy)
-
-
-def unknown(why: str | Unknown, remedy: str = "") -> Result:
-    """Return the result for a line of the checklist that can't be checked from here."""
-    return Result("unknown", "", why.why if isinstance(why, Unknown) else why, remedy)
 
 
 def print_results(

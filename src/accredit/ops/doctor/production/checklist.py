@@ -17,7 +17,7 @@ from accredit.config import Loaded, build_all_settings, build_watching, check_no
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings
 from accredit.limits import DOCTOR_SECONDS, MAX_FINDING_CHARS
-from accredit.ops.doctor.engine import Found, Result, Unknown, print_results, run_looks
+from accredit.ops.doctor.engine import Found, NotKnown, Result, Unknown, print_results, run_looks, unknown
 from accredit.ops.doctor.production import configured, environment, files, running, stored
 from accredit.ops.doctor.production.facts import Facts
 from accredit.ops.doctor.surroundings import surroundings
@@ -26,8 +26,22 @@ from accredit.stores import StoreUrl
 from accredit.terminal.progress import Progress
 
 _Line = Callable[[Facts], Result]
+
+
+def _answer(line: _Line) -> _Line:
+    """Have a check answer that it is unknown if a fact is that it needs."""
+
+    def answered(facts: Facts) -> Result:
+        try:
+            return line(facts)
+        except NotKnown as error:
+            return unknown(error.why.why)
+
+    return answered
+
+
 LINES: Mapping[str, _Line] = {
-    f"production.{line.__name__}": line
+    f"production.{line.__name__}": _answer(line)
     for line in (
         *(configured.configuration, configured.files, configured.keys),
         *(configured.tls, configured.outgoing, configured.hosts, configured.admin, configured.tokens),

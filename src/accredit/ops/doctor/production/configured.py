@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from accredit.base.addresses import is_loopback_host
+from accredit.base.text import several
 from accredit.config import Loaded
 from accredit.config.servers import every_view
 from accredit.errors import ConfigurationError
-from accredit.ops.doctor.engine import Found, Result, Unknown, command_line, no, ok, unknown
+from accredit.ops.doctor.engine import NotKnown, Result, Unknown, command_line, known, no, ok, unknown
 from accredit.ops.doctor.production.facts import Facts
 from accredit.policy.merging import merged_name
 
@@ -45,9 +46,7 @@ def keys(facts: Facts) -> Result:
 
 
 def _rights(facts: Facts, remedy: str, *, secret: bool) -> Result:
-    if isinstance(facts.files, Unknown):
-        return unknown(facts.files)
-    found = [each for each in facts.files if each.is_secret == secret]
+    found = [each for each in known(facts.files) if each.is_secret == secret]
     wrong = [each for each in found if each.fault and not each.is_others]
     if wrong:
         first = wrong[0]
@@ -56,7 +55,7 @@ def _rights(facts: Facts, remedy: str, *, secret: bool) -> Result:
     others = next((each for each in found if each.is_others), None)
     if others is not None:
         return unknown(f"{others.what}: {others.fault}", "ask again as the gateway's own user")
-    return ok(f"{len(found)} files" if len(found) != 1 else "1 file")
+    return ok(several(len(found), "file"))
 
 
 def tls(facts: Facts) -> Result:
@@ -65,9 +64,7 @@ def tls(facts: Facts) -> Result:
     if isinstance(until, Unknown):
         return no(until.why, "give a PEM certificate chain in gateway.tls_cert_file")
     if until is None:
-        if isinstance(facts.listens_outside, Unknown):
-            return unknown(facts.listens_outside)
-        if facts.listens_outside:
+        if known(facts.listens_outside):
             what = f"what listens on port {gateway.port} is reached from outside, whatever gateway.host says"
             return no(what, "start it without --host; if that is a proxy on the same port: --except production.tls")
         if is_loopback_host(gateway.host):
@@ -82,23 +79,21 @@ def tls(facts: Facts) -> Result:
 
 def outgoing(facts: Facts) -> Result:
     """Outgoing connections and the URLs that clients are given use TLS, or stay on this machine."""
-    servers = _servers(facts)
-    if isinstance(servers, Unknown):
-        return unknown(servers)
-    plain = [*_plain(facts, servers)]
+    plain = [*_plain(facts, _servers(facts))]
     if not plain:
-        return unknown(facts.store) if isinstance(facts.store, Unknown) else ok("over TLS, or on this machine")
+        known(facts.store)
+        return ok("over TLS, or on this machine")
     more = f" (and {len(plain) - 1} more)" if len(plain) > 1 else ""
     remedy = "use TLS there; where nobody else can listen (a mesh that encrypts): --except production.outgoing"
     return no(f"{plain[0]}: whoever is on the way reads and changes it{more}", remedy)
 
 
-def _servers(facts: Facts) -> Found[Sequence[Loaded]]:
-    """Return the configuration of each server, even if a gateway would reject some of it."""
+def _servers(facts: Facts) -> Sequence[Loaded]:
+    """Return the configuration of each server, even if a gateway would reject some of it. Raises `NotKnown`."""
     try:
         return every_view(facts.loaded)
     except ConfigurationError as error:
-        return Unknown(error.what)
+        raise NotKnown(Unknown(error.what)) from None
 
 
 def _plain(facts: Facts, servers: Sequence[Loaded]) -> Iterator[str]:
@@ -170,16 +165,13 @@ def proofs(facts: Facts) -> Result:
         what = "proofs.filter_tools is false: who may call one tool is shown what all the others are"
         return no(what, "take it out")
     count = len(found.roots) + sum(len(each.pins) for each in found.registries)
-    return ok(f"required and bound, by {count} root{'s' if count != 1 else ''}")
+    return ok(f"required and bound, by {several(count, 'root')}")
 
 
 def scopes(facts: Facts) -> Result:
     """Tools have different scopes, so that a delegation for one tool does not cover all. Harmful tools are marked
     sensitive."""
-    servers = _servers(facts)
-    if isinstance(servers, Unknown):
-        return unknown(servers)
-    tools = [tool for view in servers for tool in view.config.tools.by_name.values()]
+    tools = [tool for view in _servers(facts) for tool in view.config.tools.by_name.values()]
     found = {tool.scope for tool in tools}
     sensitive = sum(tool.sensitive for tool in tools)
     if len(tools) > 1 and len(found) == 1 and not sensitive:
@@ -191,9 +183,8 @@ def scopes(facts: Facts) -> Result:
 
 def definitions(facts: Facts) -> Result:
     """Each server's tool definitions are pinned, so that they stay as somebody has reviewed them."""
-    if isinstance(facts.settings, Unknown):
-        return unknown(facts.settings)
-    pinned = list(zip(facts.settings, every_view(facts.loaded), strict=False))  # without what is merged of them
+    settings = known(facts.settings)
+    pinned = list(zip(settings, every_view(facts.loaded), strict=False))  # without what is merged of them
     loose = [each for each, _ in pinned if each.pins is None]
     pin = command_line("accredit", "pin", "--config", str(facts.loaded.file))
     if loose:
@@ -201,7 +192,7 @@ def definitions(facts: Facts) -> Result:
         if facts.loaded.config.pins.mode == "off":
             return no('pins.mode is "off"', 'take it out, or set pins.mode = "enforce"')
         return no(f"nothing is pinned of {which}: it may change what its tools say", "pin what it says now", pin)
-    warned = next((each for each in facts.settings if each.pins is not None and not each.pins.enforced), None)
+    warned = next((each for each in settings if each.pins is not None and not each.pins.enforced), None)
     if warned is not None:
         return no('pins.mode is "warn": what differs is logged, and passes', 'set pins.mode = "enforce"')
     missing = [
@@ -242,16 +233,15 @@ def tokens(facts: Facts) -> Result:
         return no('tokens.mode is "optional": who has none comes in as well', 'set tokens.mode = "required"')
     if found.bootstrap is not None and not is_loopback_host(facts.loaded.config.gateway.host):
         return no("tokens.bootstrap gives a local agent its token, and others reach this gateway", "take it out")
-    return ok(f"required, of {len(found.issuers)} issuer{'s' if len(found.issuers) != 1 else ''}")
+    return ok(f"required, of {several(len(found.issuers), 'issuer')}")
 
 
 def revocation(facts: Facts) -> Result:
     """Delegations can be revoked, and the existing revocation lists are valid."""
-    if isinstance(facts.store, Unknown):
-        return unknown(facts.store)
+    store = known(facts.store)
     if isinstance(facts.lists, Unknown):
         return no(facts.lists.why, RESTORE_LIST)
-    if facts.store.lasting is None and not facts.loaded.config.proofs.revocation.files:
+    if store.lasting is None and not facts.loaded.config.proofs.revocation.files:
         return no("nothing can be taken back: no list is named, and a store in memory has none", _FILE_STORE)
     lists, certificates = facts.lists
     if not lists:
@@ -267,17 +257,16 @@ _FILE_STORE = 'set store.url = "sqlite:///accredit.db"'
 
 def quotas(facts: Facts) -> Result:
     """A caller's use is limited, regardless of its delegations."""
-    if isinstance(facts.settings, Unknown):
-        return unknown(facts.settings)
+    known(facts.settings)
     tables = facts.loaded.config.quotas.by_number.values()
     count = len(tables)
     named = [(view.server, name) for view in every_view(facts.loaded) for name in view.config.tools.by_name]
-    known = {*(name for _, name in named), *(merged_name(server, name) for server, name in named)}
-    stray = next((name for each in tables for name in each.tools if name != "*" and name not in known), None)
+    tools = {*(name for _, name in named), *(merged_name(server, name) for server, name in named)}
+    stray = next((name for each in tables for name in each.tools if name != "*" and name not in tools), None)
     if stray is not None:
         return no(f"a quota is for {stray}, and no table names such a tool", "write its name as the server does")
     if count:
-        return ok(f"{count} quota{'s' if count != 1 else ''}")
+        return ok(several(count, "quota"))
     return no(
         "there is no quota: an agent in a loop ends when its delegation does", "add [[quotas]]: by, window, calls"
     )
