@@ -1,6 +1,7 @@
 """Makes text of any origin safe to show. No I/O."""
 
 import json
+from collections.abc import Sequence
 
 from accredit.errors import one_line as one_line
 from accredit.limits import MAX_QUOTED
@@ -21,6 +22,17 @@ def json_ascii(value: object) -> str:
 def escape_text(text: str) -> str:
     """Return a text in printable ASCII, without quotes around it."""
     return json_ascii(text)[1:-1]
+
+
+def some_of(names: Sequence[str], most: int) -> str:
+    """Return the first `most` names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return one_line(", ".join(names[:most])) + more
+
+
+def is_utf8(text: str) -> bool:
+    """Return whether UTF-8 can hold a text, which may be of a file's names: it can't hold lone surrogates."""
+    return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def several(number: int, what: str) -> str:

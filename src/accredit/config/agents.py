@@ -28,7 +28,7 @@ def build_agent(loaded: Loaded, server: Server, environ: Mapping[str, str]) -> A
         raise ConfigurationError(
             f"{place}.scope is not set: every message would be refused", f'set {place}.scope, such as "agent:ask"'
         )
-    urls = server.urls or ([server.url] if server.url else [])
+    urls = server.addresses
     if not urls:
         raise ConfigurationError(f"{place}: url is not set", f"set {place}.url, where the agent takes JSON-RPC")
     if len(urls) > 1:

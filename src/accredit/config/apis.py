@@ -25,10 +25,10 @@ from accredit.policy.drill import DRILL_PATHS
 
 _OF_MCP = ("command", "cwd", "env", "tools", "resources", "prompts")
 _BEHIND = ("url", "urls", "headers", "auth", "max_in_flight", "timeout_seconds", "path", "forward_headers")
-_OF_AGENTS = ("scope", "skills", "push_urls", "client_contexts", "card_path", "public_url")
+OF_AGENTS = ("scope", "skills", "push_urls", "client_contexts", "card_path", "public_url")
 _OF_OTHERS = {
-    "http": ("proxy", *_OF_AGENTS),
-    "authorize": (*_BEHIND, *_OF_AGENTS),
+    "http": ("proxy", *OF_AGENTS),
+    "authorize": (*_BEHIND, *OF_AGENTS),
     "a2a": ("proxy", "routes", "forward_headers"),
 }
 """The keys that mean nothing, by protocol, besides those of an MCP server."""
@@ -51,7 +51,7 @@ def build_api(loaded: Loaded, server: Server, environ: Mapping[str, str]) -> Api
         return build_agent(loaded, server, environ)
     if server.protocol == "authorize":
         return ApiUpstream("authorize", _table(place, server), _proxy(loaded, place, server))
-    urls = server.urls or ([server.url] if server.url else [])
+    urls = server.addresses
     if not urls:
         raise ConfigurationError(f"{place}: url is not set", f"set {place}.url, where the API is")
     if any("?" in url for url in urls):
@@ -112,9 +112,9 @@ def api_catalog(server: Server) -> Catalog:
 
 def check_mcp(place: str, server: Server) -> None:
     """Refuse an MCP server with keys of an HTTP API or an agent. Raises `ConfigurationError`."""
-    for key in ("proxy", "routes", "path", "forward_headers", *_OF_AGENTS):
+    for key in ("proxy", "routes", "path", "forward_headers", *OF_AGENTS):
         if getattr(server, key) != getattr(Server(), key):
-            kind, others = ("an agent", '"a2a"') if key in _OF_AGENTS else ("an HTTP API", '"http" or "authorize"')
+            kind, others = ("an agent", '"a2a"') if key in OF_AGENTS else ("an HTTP API", '"http" or "authorize"')
             raise ConfigurationError(
                 f'{place}.{key} is for {kind}, and {place}.protocol is "mcp"',
                 f"remove {place}.{key}, or set {place}.protocol = {others}",

@@ -128,9 +128,7 @@ def _log_key_file(loaded: Loaded) -> Path:
 def own_key_file(loaded: Loaded) -> Path | None:
     """Return the path of the gateway's key: `attest.key_file`, else `gateway.key` beside the configuration file."""
     named = loaded.config.attest.key_file
-    if named is not None:
-        return Path(named)
-    return loaded.file.parent / GATEWAY_KEY_FILE if loaded.file is not None else None
+    return Path(named) if named is not None else loaded.beside(GATEWAY_KEY_FILE)
 
 
 def verifier_id(loaded: Loaded) -> str:

@@ -145,9 +145,8 @@ def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream |
         raise ConfigurationError(
             f"{', '.join(places[:-1])} and {places[-1]} exclude each other", "keep the one that names your server"
         )
-    urls = upstream.urls or ([upstream.url] if upstream.url else [])
-    if urls:
-        return build_http_upstream(loaded, environ, urls)
+    if upstream.addresses:
+        return build_http_upstream(loaded, environ, upstream.addresses)
     if upstream.command:
         for key in ("auth", "headers", "max_in_flight"):
             if getattr(upstream, key):

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import cast
 
 from accredit.attest import canonical, sha256_hex
+from accredit.config.apis import OF_AGENTS
 from accredit.config.load import Loaded, folder_of
 from accredit.config.schema import FILES, SECTIONS
 from accredit.config.show import list_settings
@@ -32,7 +33,6 @@ from accredit.keys import read_file
 from accredit.limits import MAX_KEY_SET_BYTES
 
 _OF_APIS = ("protocol", "path", "forward_headers", "proxy", "routes")
-_OF_AGENTS = ("scope", "skills", "push_urls", "client_contexts", "card_path", "public_url")
 _LISTENS = (("gateway", "host"), ("gateway", "port"), ("gateway", "trusted_proxies"))
 """Keys that say how clients reach the gateway, and decide nothing."""
 PUBLIC_KEYS = {
@@ -101,7 +101,7 @@ def _make_relative(value: object, loaded: Loaded) -> object:
     table, return the table with its `cwd` treated in this way."""
     if isinstance(value, dict):
         server = cast("dict[str, object]", value)
-        later = _OF_AGENTS if server["protocol"] != "a2a" else ()
+        later = OF_AGENTS if server["protocol"] != "a2a" else ()
         later = (*_OF_APIS, *later) if server["protocol"] == "mcp" else later
         kept = {key: each for key, each in server.items() if key not in later}
         return kept | {"cwd": _make_relative(server["cwd"], loaded)}

@@ -71,6 +71,10 @@ class Loaded:
             return section
         return f"servers.{self.server}" if section == "upstream" else f"servers.{self.server}.{section}"
 
+    def beside(self, name: str) -> Path | None:
+        """Return the path of a file beside the configuration's; None if there is no configuration file."""
+        return None if self.file is None else self.file.parent / name
+
 
 def load(
     file: Path | None,

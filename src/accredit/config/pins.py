@@ -67,7 +67,7 @@ def lock_name(loaded: Loaded) -> str:
 
 def lock_file(loaded: Loaded) -> Path | None:
     """Return the path where the lock is or would be; None if there is no configuration file."""
-    return loaded.file.parent / LOCK_FILE if loaded.file is not None else None
+    return loaded.beside(LOCK_FILE)
 
 
 def read_lock_file(path: Path) -> dict[str, Definitions]:

@@ -38,7 +38,7 @@ from accredit.config.load import Loaded, folder_of
 from accredit.config.quotas import build_quotas
 from accredit.config.schema import Config, Resource, Tool
 from accredit.config.schema import Registry as RegistryTable
-from accredit.config.store import store_of
+from accredit.config.store import check_workers_share
 from accredit.errors import ConfigurationError, named_key
 from accredit.gateway.settings import ProofSettings
 from accredit.keys import KeyFile, is_there, load_public_key, read_file
@@ -70,11 +70,8 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
     registries = registries_of(loaded) if judged else []
     roots = roots_of(loaded, needed=required and not registries) if judged else {}
     pins = pins_of(registries, roots)
-    if judged and workers > 1 and store_of(loaded).lasting is None:
-        raise ConfigurationError(
-            f"store.url is memory:, and {workers} workers with one each would accept a proof {workers} times",
-            'set store.url = "sqlite:///accredit.db", or leave out --workers',
-        )
+    if judged:
+        check_workers_share(loaded, workers, "accept a proof")
     policy = Policy(
         verifier_id=verifier_id(loaded) if judged else "",
         server=loaded.server,

@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from accredit.config.load import Loaded
 from accredit.config.schema import Quota as Table
-from accredit.config.store import store_of
+from accredit.config.store import check_workers_share
 from accredit.errors import ConfigurationError
 from accredit.policy.merging import merged_name
 from accredit.policy.quotas import QUOTA_UNITS, Quota, Quotas, window_seconds
@@ -25,11 +25,8 @@ def build_quotas(loaded: Loaded, *, of_proofs: bool, workers: int = 1) -> Quotas
     built = [
         _quota(loaded, f"quotas[{index}]", table) for index, table in enumerate(loaded.config.quotas.by_number.values())
     ]
-    if built and workers > 1 and store_of(loaded).lasting is None:
-        raise ConfigurationError(
-            f"store.url is memory:, and {workers} workers with one each would allow what a quota does {workers} times",
-            'set store.url = "sqlite:///accredit.db", or leave out --workers',
-        )
+    if built:
+        check_workers_share(loaded, workers, "allow what a quota does")
     decided = {"required": (*_OF_PROOFS, "subject", "server"), "observe": _OF_PROOFS, "off": ()}
     kept = (each for each in built if (each.by in decided[loaded.config.proofs.mode]) == of_proofs)
     return Quotas(tuple(kept), loaded.server)

@@ -166,6 +166,11 @@ class Upstream(Section, frozen=True):
         "Accredit-Identity"
     )
 
+    @property
+    def addresses(self) -> list[str]:
+        """The URLs of the server, whichever of the two keys has them."""
+        return self.urls or ([self.url] if self.url else [])
+
 
 class Validation(Section, frozen=True):
     """`[validation]`: what happens to frames that are not valid."""

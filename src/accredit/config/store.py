@@ -39,6 +39,16 @@ def store_of(loaded: Loaded) -> StoreUrl:
     )
 
 
+def check_workers_share(loaded: Loaded, workers: int, what: str) -> None:
+    """Check that there is one worker, or a store that all share. `what` says what several stores would do. Raises
+    `ConfigurationError`."""
+    if workers > 1 and store_of(loaded).lasting is None:
+        raise ConfigurationError(
+            f"store.url is memory:, and {workers} workers with one each would {what} {workers} times",
+            'set store.url = "sqlite:///accredit.db", or leave out --workers',
+        )
+
+
 def _with_password(url: PostgresDatabase, loaded: Loaded) -> PostgresDatabase:
     password = loaded.config.store.password
     if password is None:

@@ -86,8 +86,7 @@ def why_stale(words: Sequence[str]) -> str | None:
 def _state(host: Host, file: Path, known: Sequence[Installed], places: Places) -> HostState:
     found = file.exists() or (file.parent.is_dir() and file.parent != places.home)
     try:
-        data = read_host_file(file)
-        there = entries(host, data) if data is not None else {}
+        there = entries(host, read_host_file(file))
         of_file = {each.name: each.entry for each in known if each.file == str(file)}
         states = tuple(_entry_states(host, there, of_file))
     except ConfigurationError as error:

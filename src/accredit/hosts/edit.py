@@ -76,8 +76,10 @@ def read_host_file(file: Path) -> bytes | None:
     return read_file(Path(os.path.realpath(file)), MAX_HOST_FILE_BYTES).data
 
 
-def entries(host: Host, data: bytes) -> dict[str, Any]:
-    """Return the entries of all servers in a host's file, by name. Raises `ConfigurationError`."""
+def entries(host: Host, data: bytes | None) -> dict[str, Any]:
+    """Return the entries of all servers in a host's file, by name; None is no file. Raises `ConfigurationError`."""
+    if data is None:
+        return {}
     container = _container(host, host.text.parse(_text(data)))
     if isinstance(container, dict):
         return container

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 
-from accredit.base.text import excerpt
+from accredit.base.text import excerpt, is_utf8
 from accredit.hosts.credentials import header_is_plain, secret_parts, url_holds_secret, variable_is_plain
 from accredit.hosts.drift import is_own
 from accredit.hosts.edit import meaning, named_entries
@@ -266,7 +266,7 @@ class _Entry:
 
     def _parts(self, text: str, *, bare: bool = False) -> Text:
         """Split a text into literals and variables without looking for credentials."""
-        if "\0" in text or not _is_utf8(text):
+        if "\0" in text or not is_utf8(text):
             raise _NotUnderstood("a text of it can be no argument", "correct it in the host's file")
         if bare and (found := _BARE.fullmatch(text)):
             return (Variable(found[1]),)
@@ -323,7 +323,7 @@ class _Entry:
         value = next((self._members[name] for name in names if name in self._members), None)
         found = cast("dict[str, object]", value) if isinstance(value, dict) else {}
         table = {name: text for name, text in found.items() if isinstance(text, str)}
-        if not all(map(_is_utf8, table)):
+        if not all(map(is_utf8, table)):
             raise _NotUnderstood("a text of it can be no argument", "correct it in the host's file")
         if (value is not None and not isinstance(value, dict)) or len(table) != len(found):
             raise _NotUnderstood(f"its {names[0]} is no table of texts")
@@ -345,10 +345,6 @@ def _flat(host: Host, members: Mapping[str, object]) -> Mapping[str, object]:
         rest = {key: value for key, value in members.items() if key != "requestOptions"}
         return {**rest, **cast("dict[str, object]", options)}
     return members
-
-
-def _is_utf8(text: str) -> bool:
-    return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _remedy(member: str) -> str:

@@ -96,7 +96,7 @@ def _read_backups(host: Host, file: Path, state: Path) -> Iterator[_Kept]:
     for backup in backups(file, state):
         data = None if was_missing(backup) else read_host_file(backup)
         try:
-            there = {} if data is None else entries(host, data)
+            there = entries(host, data)
         except ConfigurationError:
             continue  # it was broken: whose the entries were is unknown
         foreign = {name for name, entry in there.items() if not is_own(host.words(entry))}

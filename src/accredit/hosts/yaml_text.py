@@ -134,13 +134,7 @@ def _compose(text: str) -> Any:
     if len(text) > MAX_HOST_TEXT_CHARS:
         raise ConfigurationError(f"the file has more than {MAX_HOST_TEXT_CHARS} characters", _HAND)
     try:
-        depth = 0
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH:
-                raise ConfigurationError(f"the file is nested deeper than {MAX_DEPTH} levels", _HAND)
-            if getattr(event, "anchor", None) is not None or getattr(event, "tag", None) is not None:
-                raise ConfigurationError("the file has anchors, aliases or tags", _HAND)
+        check_events(yaml, text, yaml.SafeLoader, "the file", _HAND)
         return yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -148,6 +142,18 @@ def _compose(text: str) -> Any:
         raise ConfigurationError(f"the file is no YAML{where}", "correct the file first") from None
     except (ValueError, RecursionError):
         raise ConfigurationError("the file is no YAML", "correct the file first") from None
+
+
+def check_events(yaml: ModuleType, text: str, loader: type, what: str, remedy: str) -> None:
+    """Refuse a text that is nested too deeply, or that has anchors, aliases or tags: a few lines of them can stand for
+    millions. `what` names it. Raises `ConfigurationError`, and the library's errors."""
+    depth = 0
+    for event in yaml.parse(text, Loader=loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise ConfigurationError(f"{what} is nested deeper than {MAX_DEPTH} levels", remedy)
+        if getattr(event, "anchor", None) is not None or getattr(event, "tag", None) is not None:
+            raise ConfigurationError(f"{what} has anchors, aliases or tags", remedy)
 
 
 def _meaning(node: Any) -> object:

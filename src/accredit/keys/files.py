@@ -96,7 +96,7 @@ def write_lines(path: Path, lines: Iterable[bytes], *, private: bool, replace: b
                 path.hardlink_to(temporary)  # unlike a rename, this never replaces
         finally:
             temporary.unlink(missing_ok=True)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except FileExistsError:
         raise exists_already(path) from None
     except OSError as error:
@@ -122,7 +122,7 @@ def replace_file(path: Path, data: bytes, *, old: bytes) -> None:
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise ConfigurationError(
             f"can't replace {path}: {error.strerror}", "run the command as the file's owner, in a folder of theirs"
@@ -157,8 +157,8 @@ def _write_new(path: Path, parts: Iterable[bytes], mode: int, *, like: os.stat_r
     return written
 
 
-def _sync_folder(folder: Path) -> None:
-    # Without this a crash could undo the new name, though not the bytes.
+def sync_folder(folder: Path) -> None:
+    """Sync the names in a folder to disk: otherwise a crash could undo a new one, though not the file's bytes."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -88,7 +88,7 @@ _KINDS = {
 def _kind(server: Server) -> str:
     if server.protocol != "mcp":
         return server.protocol
-    return "url" if server.url or server.urls else "command"
+    return "url" if server.addresses else "command"
 
 
 def _notes(parts: dict[str, object], loaded: Loaded) -> Iterator[str]:
@@ -111,7 +111,7 @@ def _check_everything(loaded: Loaded) -> dict[str, object]:
 
     config, exposed = loaded.config, None
     behind = config.upstream
-    upstream = "url" if behind.url or behind.urls else "command" if behind.command else None
+    upstream = "url" if behind.addresses else "command" if behind.command else None
     servers = {name: _kind(each) for name, each in config.servers.by_name.items()}
     tls = _build_everything(loaded, has_upstream=bool(upstream or servers))
     try:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from accredit.asking.listing import ServerListing
 from accredit.asking.reaching import Reach
 from accredit.asking.server import ask_each
-from accredit.base.text import one_line
+from accredit.base.text import some_of
 from accredit.config import Loaded, build_catalog, folder_of
 from accredit.config.schema import SECTIONS
 from accredit.config.section import Section
@@ -96,15 +96,10 @@ def differing_tools(loaded: Loaded) -> Iterator[str]:
         open_tools = sorted(name for name in listed if catalog.tool(name) is None)
         if open_tools:
             what = f"the server lists what [{place}] lacks, so that nobody can call it"
-            yield f"{what}: {_names(open_tools)}; accredit check --fix writes the tables"
+            yield f"{what}: {some_of(open_tools, MAX_TOLD_CANDIDATES)}; accredit check --fix writes the tables"
         gone = sorted(catalog.tools.keys() - listed)
         if gone:
-            yield f"[{place}] names what the server does not list: {_names(gone)}"
-
-
-def _names(names: list[str]) -> str:
-    more = f" and {len(names) - MAX_TOLD_CANDIDATES} more" if len(names) > MAX_TOLD_CANDIDATES else ""
-    return one_line(", ".join(names[:MAX_TOLD_CANDIDATES])) + more
+            yield f"[{place}] names what the server does not list: {some_of(gone, MAX_TOLD_CANDIDATES)}"
 
 
 def _answers(url: str | None) -> bool:

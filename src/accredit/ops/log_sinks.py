@@ -16,6 +16,7 @@ from typing import Protocol, Self
 from accredit.attest import Envelope, encode_envelope
 from accredit.base.deferred import require_extra
 from accredit.errors import ConfigurationError
+from accredit.keys.files import sync_folder
 from accredit.limits import EXPORT_SECONDS, MAX_ATTESTATION_BYTES
 from accredit.telemetry.export import Lookups, rejected_count
 from accredit.telemetry.log_records import logs_request
@@ -92,7 +93,7 @@ class LinesFile:
             descriptor = os.open(self._path, flags)
         except FileNotFoundError:
             descriptor = os.open(self._path, flags | os.O_CREAT, 0o600)
-            _sync_folder(self._path.parent)
+            sync_folder(self._path.parent)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(0, "it is no regular file")
@@ -184,11 +185,3 @@ def _check_begins(descriptor: int, at: int) -> None:
     head = os.pread(descriptor, len(_BEGINNING), at)
     if not _BEGINNING.startswith(head):
         raise OSError(0, "it is no file of envelopes")
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

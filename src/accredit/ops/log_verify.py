@@ -240,8 +240,7 @@ def _tell(report: LogReport, kept: Sequence[Envelope | Head], proofs: "Proofs | 
         say(f"BAD: {report.fault.place}: {report.fault.reason}", BAD)
         say(f"read until then, in chains that are good so far: {several(report.records, 'record')}")
     else:
-        writers = len(report.writers)
-        say(f"ok: {report.records} records of {writers} writer{'' if writers == 1 else 's'} verify", GOOD)
+        say(f"ok: {report.records} records of {several(len(report.writers), 'writer')} verify", GOOD)
         print_facts(
             [
                 ("pruned", str(pruned)),

@@ -15,7 +15,7 @@ from msgspec import Raw, structs
 
 from accredit.attest import CallRecord, sha256_hex, timestamp
 from accredit.base.caching import RecentlyUsed
-from accredit.base.text import escape_text
+from accredit.base.text import escape_text, several
 from accredit.config import Loaded, build_all_settings, gateway_id, load, policy_digest
 from accredit.errors import WireError
 from accredit.gateway import GatewaySettings
@@ -33,7 +33,7 @@ from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.verifying import Verifiers
 from accredit.terminal.output import print_result, say
 from accredit.terminal.progress import Progress
-from accredit.terminal.wording import calls, shown_call, tally_text, unverified_note
+from accredit.terminal.wording import shown_call, tally_text, unverified_note
 
 MAX_REPLAYED_CHANGES = 1_000
 """The most differences that `accredit replay` prints: nobody reads more. Further ones are only counted."""
@@ -205,8 +205,8 @@ def _lines(found: _Found, names: Names, left: UnverifiedEntries) -> Iterator[str
         yield f"  {before} -> {change.now}: {what}: {tally_text(tally)}"
     told = sum(tally.calls for tally in found.changes.values())
     if told < found.otherwise.calls:
-        yield f"  and more: {calls(found.otherwise.calls - told)}"
-    yield f"decided alike: {calls(found.same.calls)}"
+        yield f"  and more: {several(found.otherwise.calls - told, 'call')}"
+    yield f"decided alike: {several(found.same.calls, 'call')}"
     for word in OPEN:
         if word in found.open:
             yield f"can't tell, as {OPEN[word]}: {tally_text(found.open[word].tally)}"

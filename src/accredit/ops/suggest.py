@@ -22,7 +22,7 @@ from pathlib import Path
 from msgspec import structs
 
 from accredit.attest import timestamp
-from accredit.base.text import json_ascii
+from accredit.base.text import json_ascii, several
 from accredit.client.presenter import GRANTS
 from accredit.config import Loaded, build_proofs, gateway_id, load
 from accredit.config.proofs import catalog_of
@@ -40,7 +40,7 @@ from accredit.stores.audit_log.proven import NOTHING_LEFT, Prover, UnverifiedEnt
 from accredit.stores.audit_log.verifying import Verifiers
 from accredit.terminal.output import print_result, say_script
 from accredit.terminal.progress import Progress
-from accredit.terminal.wording import calls, shown_call, shown_target, tally_text, unverified_note
+from accredit.terminal.wording import shown_call, shown_target, tally_text, unverified_note
 
 _EXPIRES = "30d"
 _PLACEHOLDER = re.compile(r"^(PRINCIPAL|AGENT)-[0-9a-f]+\.(key|pub)$")
@@ -202,7 +202,7 @@ class Lines:
         for word, each in self._refused():
             yield f"stays refused, as {WHY[word]}: {tally_text(each.tally)}"
             for (server, target), number in each.targets.items():
-                yield f"  {f'{server}: ' if server else ''}{shown_target(target)}: {calls(number)}"
+                yield f"  {f'{server}: ' if server else ''}{shown_target(target)}: {several(number, 'call')}"
         if not found.tables and not found.grants:
             yield "nothing to add and nothing to sign"
 

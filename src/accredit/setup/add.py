@@ -26,6 +26,7 @@ from accredit.asking.probe import without_query
 from accredit.asking.reaching import Reach
 from accredit.asking.server import ask_upstream
 from accredit.base.standard import is_for_programs
+from accredit.base.text import some_of
 from accredit.base.toml import append_text, says
 from accredit.client.presenter import GRANTS
 from accredit.config import Loaded, build_catalog, load, lock_file, read_lock_file
@@ -172,7 +173,7 @@ def _check_names(loaded: Loaded, name: str, existing: str | None) -> None:
     if existing is None:
         return
     upstream = loaded.config.upstream
-    if not (upstream.url or upstream.urls or upstream.command):
+    if not (upstream.addresses or upstream.command):
         raise ConfigurationError(
             "--name-existing is for the server of [upstream], and there is none",
             "leave it out" if loaded.config.servers.by_name else "write [upstream] with url or command first",
@@ -250,7 +251,8 @@ def _notes(
     for scope, mine in _by_scope(offer, suggested).items():
         others = _with_scope(scope, loaded, existing or UPSTREAM)
         if others:
-            yield f"whoever holds {scope} for {', '.join(others)} may use {_some(mine)} of {name} as well"
+            tools = some_of(mine, MAX_TOLD_CANDIDATES)
+            yield f"whoever holds {scope} for {', '.join(others)} may use {tools} of {name} as well"
     if loaded.config.proofs.default_tool_scope:
         yield f"tools without a table have the scope {loaded.config.proofs.default_tool_scope} here, too"
     if not pinned:
@@ -291,11 +293,6 @@ def _with_scope(scope: str, loaded: Loaded, unnamed: str) -> list[str]:
         entries = (*catalog.tools.values(), catalog.resource, catalog.prompt)
         used[each.server or unnamed] = entries if each.api is None else api_catalog(each.api).routes.values()
     return [server for server, entries in used.items() if any(entry.scope == scope for entry in entries)]
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - MAX_TOLD_CANDIDATES
-    return ", ".join(names[:MAX_TOLD_CANDIDATES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _near(path: Path) -> str:

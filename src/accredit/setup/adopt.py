@@ -45,7 +45,7 @@ from accredit.limits import MAX_SAID_CHARS
 from accredit.setup import adopt_text as text
 from accredit.setup.adopt_plan import Adopted, Plan, Root, plan, unset, wanting_sign_in
 from accredit.setup.install_entry import AGENTS, InstallOptions, confirm_write, connect_words, endpoint, place_of
-from accredit.setup.own_grant import FIRST_GRANT_DAYS, IDENTITY, fault_of_grant
+from accredit.setup.own_grant import fault_of_grant, sign_own
 from accredit.setup.own_keys import (
     AGENT_KEY,
     OWNER_KEY,
@@ -57,7 +57,6 @@ from accredit.setup.own_keys import (
     own_config_folder,
     person_key,
 )
-from accredit.signing.grant import GrantOptions, grant_delegation
 from accredit.terminal.output import GOOD, QUIET, print_json, say, say_whole, tell
 from accredit.terminal.progress import Progress
 
@@ -211,19 +210,7 @@ def _make_keys(job: _Job, passphrases: Passphrases) -> None:
         person = person_key(os.environ, passphrases)
         agent = agent_key(job.agent, f"{job.host.name} of {os.environ.get('USER') or 'this machine'}"[:64])
         if not _still_counts(job.delegation, person, agent):
-            request = GrantOptions(
-                issuer=person.path,
-                agent=public_path(agent.path),
-                scope=(IDENTITY,),
-                constraints=(),
-                expires=f"{FIRST_GRANT_DAYS}d",
-                parent=None,
-                out=job.delegation,
-                force=True,
-                yes=False,
-                passphrase=passphrases.of,
-            )
-            grant_delegation(request)
+            sign_own(person, agent, job.delegation, passphrases, replace=True)
     finally:
         passphrases.forget()
 

@@ -15,7 +15,7 @@ from typing import ClassVar
 from accredit.a2a.cards import CARD_PATH
 from accredit.a2a.skills import ProposedSkill, ProposedSkills, ask_scope
 from accredit.asking.listing import ServerListing
-from accredit.base.text import one_line, several
+from accredit.base.text import is_utf8, one_line, several
 from accredit.config.schema import Gateway
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.gateway.settings import AUTHORIZE_PATH
@@ -315,14 +315,9 @@ def table_name(section: str, name: str) -> str:
     return f"servers.{name}" if section == "upstream" else f"servers.{name}.{section}"
 
 
-def holds(text: str) -> bool:
-    """Return whether TOML can hold a text; it can't hold lone surrogates."""
-    return not any("\ud800" <= char <= "\udfff" for char in text)
-
-
 def can_have_table(tool: str) -> bool:
     """Return whether a catalog can have a table for this tool. The gateway's own tools can't have one."""
-    return bool(tool) and holds(tool) and tool not in DRILLS
+    return bool(tool) and is_utf8(tool) and tool not in DRILLS
 
 
 def tool_table(suggestion: Suggestion, name: str = "") -> str:
@@ -348,7 +343,7 @@ def _kinds(offer: ServerListing, name: str) -> str:
     table = table_name("resources", name)
     text = f'[{table}]\nscope = "{RESOURCE}"\n{_examples("resources", listed)}\n'
     for prefix, scope in resource_scopes(offer).items():
-        if holds(prefix):
+        if is_utf8(prefix):
             text += f"[{table}.{string(prefix)}]\nscope = {string(scope)}    # the scope that it asks for itself\n\n"
     prompts = _examples("prompts", [each.name for each in offer.prompts])
     return f'{text}[{table_name("prompts", name)}]\nscope = "{PROMPT}"\n{prompts}'

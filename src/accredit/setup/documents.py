@@ -14,7 +14,6 @@ agent is. I/O: a file, or one URL.
 import asyncio
 import os
 from pathlib import Path
-from types import ModuleType
 from typing import Literal, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
@@ -30,10 +29,10 @@ from accredit.config import load
 from accredit.config.apis import build_api
 from accredit.config.servers import every_view
 from accredit.errors import AnswerError, ConfigurationError, KeySetError
+from accredit.hosts import yaml_text
 from accredit.http_api.openapi import MAX_OPENAPI_BYTES, ApiDocument, read_document
 from accredit.http_api.proposals import propose
 from accredit.keys import read_file
-from accredit.limits import MAX_DEPTH
 from accredit.net.fetch import check_url, fetch
 from accredit.setup.config_text import Agent, Api
 
@@ -144,10 +143,11 @@ def _json_of_yaml(data: bytes) -> bytes:
     require_extra("yaml", "hosts", "the OpenAPI document is YAML, and PyYAML is not installed")
     import yaml
 
+    loader: type = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # it makes a text of each scalar, in C if built so
     try:
         text = data.decode("utf-8-sig")
-        _check_events(yaml, text)
-        return msgspec.json.encode(yaml.load(text, Loader=_loader(yaml)))  # noqa: S506 - it makes texts alone
+        yaml_text.check_events(yaml, text, loader, "the OpenAPI document", _JSON)
+        return msgspec.json.encode(yaml.load(text, Loader=loader))  # noqa: S506 - as it makes texts alone
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f", in line {mark.line + 1}"
@@ -156,21 +156,6 @@ def _json_of_yaml(data: bytes) -> bytes:
         ) from None
     except (ValueError, TypeError, RecursionError):
         raise ConfigurationError("the OpenAPI document is no YAML that JSON could hold", _JSON) from None
-
-
-def _check_events(yaml: ModuleType, text: str) -> None:
-    depth = 0
-    for event in yaml.parse(text, Loader=_loader(yaml)):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            raise ConfigurationError(f"the OpenAPI document is nested deeper than {MAX_DEPTH} levels", _JSON)
-        if getattr(event, "anchor", None) is not None or getattr(event, "tag", None) is not None:
-            raise ConfigurationError("the OpenAPI document has anchors, aliases or tags", _JSON)
-
-
-def _loader(yaml: ModuleType) -> type:
-    """Return the loader that makes a text of each scalar, in C where that is built."""
-    return getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 def check_served(content: bytes, file: Path, name: str) -> None:

@@ -81,7 +81,7 @@ def install_entry(wish: InstallOptions, url: str | None, config: Path | None, se
     wanted = NewEntry.read(url, config, server, wish.name)
     place = EntryLocation(host, file, wanted.name)
     old = read_host_file(file)
-    there = entries(host, old).get(wanted.name) if old is not None else None
+    there = entries(host, old).get(wanted.name)
     entry = host.entry(wanted.name, wanted.words(host.hold, host.words(there)))
     if there is not None and not is_own(host.words(there)):
         raise ConfigurationError(
@@ -112,8 +112,7 @@ def uninstall_entry(wish: InstallOptions, *, restore: bool) -> int:
     host, file = place_of(wish)
     if restore:
         return _restore(wish, host, file)
-    old = read_host_file(file)
-    found = {} if old is None else entries(host, old)
+    found = entries(host, read_host_file(file))
     own = [name for name, entry in found.items() if is_own(host.words(entry))]
     if wish.name is not None and wish.name not in found and _forget_entry(host, file, wish.name):
         say(f"{file}: the server {wish.name} is gone already")
@@ -129,7 +128,7 @@ def uninstall_entry(wish: InstallOptions, *, restore: bool) -> int:
         raise ConfigurationError(f"{file}: the server {wish.name} {why}", "accredit install --list shows what is")
     place = EntryLocation(host, file, wish.name or own[0])
     edit = without(place, state_folder(os.environ))
-    comes_back = edit.new is not None and place.name in entries(host, edit.new)
+    comes_back = place.name in entries(host, edit.new)
     by_program = not wish.project and host.name == "claude-code" and not comes_back
     program = claude_program(os.environ) if by_program else None
     if not is_for_programs():
@@ -156,9 +155,8 @@ def _own_names(host: Host, file: Path) -> set[str]:
     """Return the names of our entries, present or once installed."""
     names = {each.name for each in read_installed(state_folder(os.environ)) if each.file == str(file)}
     with suppress(ConfigurationError):  # a broken file is put back all the same
-        data = read_host_file(file)
-        found = {} if data is None else entries(host, data)
-        names |= {name for name, entry in found.items() if is_own(host.words(entry))}
+        there = entries(host, read_host_file(file))
+        names |= {name for name, entry in there.items() if is_own(host.words(entry))}
     return names
 
 
@@ -214,7 +212,7 @@ def _check_done(edit: Edit, place: EntryLocation) -> None:
     data = read_host_file(edit.file)
     if data == edit.new:
         return
-    now, wanted = (None if each is None else entries(place.host, each).get(place.name) for each in (data, edit.new))
+    now, wanted = (entries(place.host, each).get(place.name) for each in (data, edit.new))
     if place.host.words(now) != place.host.words(wanted):
         raise ConfigurationError(f"{edit.file} does not hold what it should now", "look at it, and at what is kept")
 

@@ -43,8 +43,22 @@ class GrantFault(NamedTuple):
 def sign_first(
     config: Path, observes: bool, person: OwnKey, agent: OwnKey, out: Path, passphrases: Passphrases, reach: Reach
 ) -> None:
-    """Sign and write a delegation. Raises `ConfigurationError`."""
+    """Sign and write an agent's first delegation. Raises `ConfigurationError`."""
     scopes, notes = ((IDENTITY,), ()) if observes else _read_only(config, reach)
+    sign_own(person, agent, out, passphrases, scopes, notes)
+
+
+def sign_own(
+    person: OwnKey,
+    agent: OwnKey,
+    out: Path,
+    passphrases: Passphrases,
+    scopes: tuple[str, ...] = (IDENTITY,),
+    notes: tuple[str, ...] = (),
+    *,
+    replace: bool = False,
+) -> None:
+    """Sign and write a delegation of these scopes, which ends after `FIRST_GRANT_DAYS`. Raises `ConfigurationError`."""
     request = GrantOptions(
         issuer=person.path,
         agent=public_path(agent.path),
@@ -53,7 +67,7 @@ def sign_first(
         expires=f"{FIRST_GRANT_DAYS}d",
         parent=None,
         out=out,
-        force=False,
+        force=replace,
         yes=False,
         passphrase=passphrases.of,
         notes=notes,

@@ -90,8 +90,7 @@ def _leads_to(url: str, words: Sequence[str]) -> bool:
 
 def _own_entries(host: Host, file: Path) -> Iterator[list[str]]:
     """Yield the commands of our own entries. Raises `ConfigurationError`."""
-    data = read_host_file(file)
-    for entry in ({} if data is None else entries(host, data)).values():
+    for entry in entries(host, read_host_file(file)).values():
         words = host.words(entry)
         if is_own(words):
             yield words

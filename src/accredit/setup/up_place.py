@@ -125,7 +125,7 @@ def _is_of(loaded: Loaded, plan: InitPlan) -> bool:
     wanted = plan.upstream
     if not isinstance(wanted, HttpUpstream):
         return any(each.command is not None and list(each.command) == list(wanted.command) for each in tables)
-    urls = {url for each in tables for url in (each.url, *each.urls) if url}
+    urls = {url for each in tables for url in each.addresses}
     if wanted.url in urls:
         return True
     seconds = plan.reach.timeout or SERVER_LISTS_SECONDS

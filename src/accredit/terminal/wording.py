@@ -83,11 +83,6 @@ def shown_call(method: str, target: str) -> str:
     return shown_target(target) if target.startswith(f"{method} ") else f"{method} {shown_target(target)}"
 
 
-def calls(number: int) -> str:
-    """Return a number of calls in words."""
-    return f"{number} call{'' if number == 1 else 's'}"
-
-
 def unverified_note(left: "UnverifiedEntries") -> str:
     """Return the note on records that do not verify. Their names may be any text, so they are escaped."""
     where = f"the first at {shown_target(left.place)}: {escape_text(left.reason)}"
@@ -97,4 +92,4 @@ def unverified_note(left: "UnverifiedEntries") -> str:
 def tally_text(tally: "Tally") -> str:
     """Return the number of calls, and when they were."""
     when = tally.first if tally.first == tally.last else f"{tally.first} to {tally.last}"
-    return f"{calls(tally.calls)}, {when}"
+    return f"{several(tally.calls, 'call')}, {when}"

@@ -119,7 +119,7 @@ def test_what_programs_and_people_read_of_both_lists_stays_as_it_is(capsys: pyte
     assert capsys.readouterr().out == JSON
 
 
-LINES = {"files": ok("4 files"), "tls": no("none", "set it"), "clock": unknown(Unknown("not told", "not shown"))}
+LINES = {"files": ok("4 files"), "tls": no("none", "set it"), "clock": unknown("not told")}
 SHOWN = """\
 BAD   keys: open
       close it

@@ -10,6 +10,7 @@ from mcp.types import Tool
 from tests.world.tool_lists import HOSTILE_TEXTS, texts, tool, tools
 
 from accredit.asking.listing import ServerListing
+from accredit.base.text import is_utf8
 from accredit.config import build_catalog, load
 from accredit.config.renaming import means_renamed
 from accredit.config.servers import view
@@ -19,7 +20,7 @@ from accredit.limits import MAX_DEFINITIONS
 from accredit.pins import Definitions
 from accredit.pins.definitions import read_definition
 from accredit.setup.add import _by_scope, _new_content, _with_scope
-from accredit.setup.config_text import holds, server_tables
+from accredit.setup.config_text import server_tables
 from accredit.setup.pin import lock_text
 from accredit.signing.suggest_scopes import suggestions
 
@@ -68,7 +69,7 @@ def test_whatever_a_server_says_the_others_mean_what_they_did(
     before = tomllib.loads(old)
     assert tables == (means_renamed(before, "mail") if one else before)
     new = view(load(file, {}, {}, content=found.encode()), "new")
-    assert build_catalog(new.config).tools.keys() == {each.name for each in offered if each.name and holds(each.name)}
+    assert build_catalog(new.config).tools.keys() == {each.name for each in offered if each.name and is_utf8(each.name)}
 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)

@@ -43,6 +43,7 @@ from accredit.app import (
 )
 from accredit.asking.command_line import values_of
 from accredit.base.log_events import LogFormat, LogLevel, configure_logs, log_event, notice
+from accredit.base.text import several
 from accredit.config import Loaded, build_settings, build_watching, load
 from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError
@@ -180,7 +181,7 @@ def _announce(now: Configured, base: str, workers: int, watched: Watched | None)
     if watched is not None and watched.listener is not None:
         scheme = "https" if now.tls and watched.settings.outside else "http"
         notice(f"metrics and health at {scheme}://{address_of(watched.listener)}/metrics")
-    counted = f"({workers} worker{'s' if workers > 1 else ''})"
+    counted = f"({several(workers, 'worker')})"
     if all(isinstance(each.upstream, ApiUpstream) for each in now.servers):
         notice(f"listening on {base}/ {counted}")
     for each in now.servers:

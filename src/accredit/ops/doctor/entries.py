@@ -87,8 +87,7 @@ def look_at_entries(at: Surroundings) -> Iterator[Result]:
 def _entries(at: Surroundings, state: HostState) -> Iterator[_Entry]:
     host = HOSTS[state.host]
     try:
-        data = read_host_file(state.file)
-        there = entries(host, data) if data is not None else {}
+        there = entries(host, read_host_file(state.file))
     except ConfigurationError:
         return
     before = {

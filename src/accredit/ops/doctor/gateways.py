@@ -116,7 +116,7 @@ def _remedy(part: str, own: Loaded | None) -> str:
     if own is not None:
         name = part.removeprefix("server ")
         server = own.config.upstream if part == "upstream" else own.config.servers.by_name.get(name)
-        url = next(iter([server.url, *server.urls]), None) if server is not None else None
+        url = next(iter(server.addresses), None) if server is not None else None
     if url is not None:
         return f"start the server at {without_query(url)}, or see what it logs"
     return "see whether the server behind it runs, and what it logs"
