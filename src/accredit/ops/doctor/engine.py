@@ -65,7 +65,7 @@ class NotKnown(Exception):
         self.why = why
 
 
-def known(found: Found[T]) -> T:
+def need(found: Found[T]) -> T:
     """Return a fact. Raises `NotKnown`."""
     if isinstance(found, Unknown):
         raise NotKnown(found)

@@ -12,7 +12,7 @@ from accredit.base.text import several
 from accredit.config import Loaded
 from accredit.config.servers import every_view
 from accredit.errors import ConfigurationError
-from accredit.ops.doctor.engine import NotKnown, Result, Unknown, command_line, known, no, ok, unknown
+from accredit.ops.doctor.engine import NotKnown, Result, Unknown, command_line, need, no, ok, unknown
 from accredit.ops.doctor.production.facts import Facts
 from accredit.policy.merging import merged_name
 
@@ -46,7 +46,7 @@ def keys(facts: Facts) -> Result:
 
 
 def _rights(facts: Facts, remedy: str, *, secret: bool) -> Result:
-    found = [each for each in known(facts.files) if each.is_secret == secret]
+    found = [each for each in need(facts.files) if each.is_secret == secret]
     wrong = [each for each in found if each.fault and not each.is_others]
     if wrong:
         first = wrong[0]
@@ -64,7 +64,7 @@ def tls(facts: Facts) -> Result:
     if isinstance(until, Unknown):
         return no(until.why, "give a PEM certificate chain in gateway.tls_cert_file")
     if until is None:
-        if known(facts.listens_outside):
+        if need(facts.listens_outside):
             what = f"what listens on port {gateway.port} is reached from outside, whatever gateway.host says"
             return no(what, "start it without --host; if that is a proxy on the same port: --except production.tls")
         if is_loopback_host(gateway.host):
@@ -81,7 +81,7 @@ def outgoing(facts: Facts) -> Result:
     """Outgoing connections and the URLs that clients are given use TLS, or stay on this machine."""
     plain = [*_plain(facts, _servers(facts))]
     if not plain:
-        known(facts.store)
+        need(facts.store)
         return ok("over TLS, or on this machine")
     more = f" (and {len(plain) - 1} more)" if len(plain) > 1 else ""
     remedy = "use TLS there; where nobody else can listen (a mesh that encrypts): --except production.outgoing"
@@ -183,7 +183,7 @@ def scopes(facts: Facts) -> Result:
 
 def definitions(facts: Facts) -> Result:
     """Each server's tool definitions are pinned, so that they stay as somebody has reviewed them."""
-    settings = known(facts.settings)
+    settings = need(facts.settings)
     pinned = list(zip(settings, every_view(facts.loaded), strict=False))  # without what is merged of them
     loose = [each for each, _ in pinned if each.pins is None]
     pin = command_line("accredit", "pin", "--config", str(facts.loaded.file))
@@ -238,7 +238,7 @@ def tokens(facts: Facts) -> Result:
 
 def revocation(facts: Facts) -> Result:
     """Delegations can be revoked, and the existing revocation lists are valid."""
-    store = known(facts.store)
+    store = need(facts.store)
     if isinstance(facts.lists, Unknown):
         return no(facts.lists.why, RESTORE_LIST)
     if store.lasting is None and not facts.loaded.config.proofs.revocation.files:
@@ -257,7 +257,7 @@ _FILE_STORE = 'set store.url = "sqlite:///accredit.db"'
 
 def quotas(facts: Facts) -> Result:
     """A caller's use is limited, regardless of its delegations."""
-    known(facts.settings)
+    need(facts.settings)
     tables = facts.loaded.config.quotas.by_number.values()
     count = len(tables)
     named = [(view.server, name) for view in every_view(facts.loaded) for name in view.config.tools.by_name]

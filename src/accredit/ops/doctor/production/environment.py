@@ -6,7 +6,7 @@ says what must hold.
 
 from accredit.config import own_key_file
 from accredit.limits import CLOCK_SKEW_WARN_SECONDS
-from accredit.ops.doctor.engine import MIGRATE, Result, Unknown, command_line, known, no, ok, unknown
+from accredit.ops.doctor.engine import MIGRATE, Result, Unknown, command_line, need, no, ok, unknown
 from accredit.ops.doctor.production.facts import Facts
 
 PRODUCTION_UNSENT_SECONDS = 3_600
@@ -27,8 +27,8 @@ _FILE = "the store is a file of this machine"
 
 def schema(facts: Facts) -> Result:
     """The tables have the schema version that this accredit needs."""
-    database = known(facts.database)
-    state = known(facts.file_schema) if database is None else database.schema
+    database = need(facts.database)
+    state = need(facts.file_schema) if database is None else database.schema
     if state is None:
         return ok("a store in memory has no tables")
     found, current, _ = state
@@ -46,7 +46,7 @@ def synchronous(facts: Facts) -> Result:
     store = None if isinstance(facts.store, Unknown) else facts.store.as_database
     if store is None:
         return _elsewhere(facts, f"{_FILE}, with its disk: a backup is what is left without that")
-    database = known(facts.database)
+    database = need(facts.database)
     if database is None:
         return unknown("the database was not asked")
     if not database.is_synced:
@@ -61,14 +61,14 @@ def synchronous(facts: Facts) -> Result:
 
 def _elsewhere(facts: Facts, what: str) -> Result:
     """Return the result for a store that is not a database."""
-    if known(facts.store).lasting is None:
+    if need(facts.store).lasting is None:
         return no("a store in memory keeps nothing", 'set store.url = "sqlite:///accredit.db"')
     return ok(what)
 
 
 def role(facts: Facts) -> Result:
     """The gateway's database user can append to the log, but not change it."""
-    database = known(facts.database)
+    database = need(facts.database)
     if database is None:
         return _elsewhere(facts, f"{_FILE}: whoever may write it can take out records, and change none unseen")
     if database.powers:
@@ -83,9 +83,9 @@ def clock(facts: Facts) -> Result:
         off = facts.database.clock_off
         if off > CLOCK_SKEW_WARN_SECONDS:
             return no(f"the database's clock and this machine's differ by {off:.1f} s", *_KEEP_TIME)
-    if not known(facts.is_synchronised):
+    if not need(facts.is_synchronised):
         return no("nothing keeps this machine's clock in step, says the kernel", *_KEEP_TIME)
-    known(facts.database)
+    need(facts.database)
     return ok("kept in step")
 
 
@@ -109,7 +109,7 @@ def room(facts: Facts) -> Result:
 def shipping(facts: Facts) -> Result:
     """The log is copied to another place, and the copy is nearly up to date. Then an attacker on the store can only cut
     off what is not yet copied."""
-    sinks = known(facts.sinks)
+    sinks = need(facts.sinks)
     following = ("accredit", "log", "follow", "--sink", "NAME", "--format", "jsonl", "--to", "FILE")
     follow = command_line(*following, "--config", str(facts.loaded.file))
     if not sinks:
@@ -128,7 +128,7 @@ def shipping(facts: Facts) -> Result:
 
 def drill(facts: Facts) -> Result:
     """A recent drill has checked that the gateway refuses the calls that it must refuse."""
-    drilled = known(facts.drilled)
+    drilled = need(facts.drilled)
     drilling = command_line("accredit", "drill", "--issuer", "KEY", "--config", str(facts.loaded.file))
     again = f"{drilling or 'accredit drill'}, with the key of one of proofs.roots"
     if drilled is None:
@@ -142,7 +142,7 @@ def drill(facts: Facts) -> Result:
 
 def ready(facts: Facts) -> Result:
     """The gateway runs with the current configuration, and all its parts are well."""
-    health = known(facts.health)
+    health = need(facts.health)
     parts = health.parts.items()
     broken = sorted(name for name, well in parts if not well and name != "schema")  # which has a line of its own
     if broken:
@@ -154,7 +154,7 @@ def ready(facts: Facts) -> Result:
 
 def user(facts: Facts) -> Result:
     """The gateway runs as a user of its own, not as root."""
-    processes = known(facts.processes)
+    processes = need(facts.processes)
     if any(each.user == 0 for each in processes):
         return no("it runs as root", "give it a user of its own, as deploy/systemd and deploy/kubernetes do")
     return ok(f"it runs as user {processes[0].user}")
@@ -162,7 +162,7 @@ def user(facts: Facts) -> Result:
 
 def descriptors(facts: Facts) -> Result:
     """The limit of open files fits the number of clients."""
-    least = min(each.descriptors for each in known(facts.processes))
+    least = min(each.descriptors for each in need(facts.processes))
     if least < PRODUCTION_DESCRIPTORS:
         return no(f"it may open {least} files, half of them for clients", "raise its limit: LimitNOFILE=65536")
     return ok(f"it may open {least} files")
