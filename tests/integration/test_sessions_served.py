@@ -26,7 +26,7 @@ from tests.world.sdk import EVERYTHING, on_elicit
 from accredit.client import AccreditedClient
 from accredit.jsonrpc.methods import Era
 
-pytestmark = [pytest.mark.slow, pytest.mark.holds("config/rounds")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("config/store")]
 
 OLD, NEW = b"o" * 32, b"n" * 32
 LIST = post(Era.LEGACY, "tools/list", {})

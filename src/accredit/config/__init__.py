@@ -28,10 +28,9 @@ from accredit.config.listen import check_exposure, check_no_loop, tls_context
 from accredit.config.load import Loaded, Origin, Values, folder_of, load, load_command_line
 from accredit.config.pins import build_pins, lock_file, read_lock_file, read_pinned
 from accredit.config.proofs import build_catalog, build_proofs, read_public_key, roots_of
-from accredit.config.rounds import build_rounds
 from accredit.config.schema import Config
 from accredit.config.show import SettingRow, list_settings
-from accredit.config.store import store_of
+from accredit.config.store import build_rounds, store_of
 from accredit.config.tokens import build_key_sources, build_tokens
 from accredit.config.watching import WatchSettings, build_watching
 

@@ -1,7 +1,7 @@
 """Builds the settings of the data plane from a validated configuration. Searches the PATH for programs.
 
 In this order: check that exactly one of `url` and `command` is set, and no key that only the other uses; read the
-headers' values from their sources, or look for the program; then call `identity`, `proofs`, `tokens`, `rounds`,
+headers' values from their sources, or look for the program; then call `identity`, `proofs`, `tokens`, `store`,
 `attest` and `pins`, which build the other settings. Every failure is a `ConfigurationError`.
 
 With `gateway.merge` there are several servers, named in `[servers]`, and `gateway.merging` combines their settings.
@@ -25,9 +25,9 @@ from accredit.config.oauth import build_oauth
 from accredit.config.pins import build_pins, read_pinned
 from accredit.config.proofs import build_proofs, build_ratify_http
 from accredit.config.quotas import build_quotas
-from accredit.config.rounds import build_rounds
 from accredit.config.servers import every_view, view, views
 from accredit.config.sources import Source
+from accredit.config.store import build_rounds
 from accredit.config.tokens import build_tokens, resource_of
 from accredit.errors import ConfigurationError
 from accredit.gateway.merging import merged_pins, merged_settings
