@@ -30,39 +30,42 @@ def found(capture: Capture, catalog: Catalog | None, *offered: Tool) -> dict[str
     return {each["tool"]: each["problem"] for each in told["findings"]}
 
 
-def test_tools_that_the_catalog_has_are_well(capsys: Capture) -> None:
-    catalog = Catalog(tools={"a": Entry(scope="email:send"), "b": Entry(scope="mcp:tool")})
-    assert found(capsys, catalog, tool("a", scope="email:send"), tool("b")) == {}
+SENT, ANY = Entry(scope="email:send"), Catalog(default_tool=Entry(scope="mcp:tool"))
+SAID = (tool("a", scope="email:send"), tool("b"), tool("c", scope="comms:*"), tool("d", scope=["email:send"]))
 
 
-def test_a_tool_without_a_scope_is_found(capsys: Capture) -> None:
-    assert found(capsys, Catalog(), tool("a")) == {"a": "no_scope"}
-    assert found(capsys, Catalog(default_tool=Entry(scope="mcp:tool")), tool("a")) == {}
-
-
-def test_a_scope_that_differs_from_the_catalogs_is_found__readers_of_the_list_would_ask_for_the_wrong_one(
-    capsys: Capture,
+@pytest.mark.parametrize(
+    ("catalog", "offered", "problems"),
+    [
+        pytest.param(
+            Catalog(tools={"a": SENT, "b": Entry(scope="mcp:tool")}), (tool("a", scope="email:send"), tool("b")), {},
+            id="tools_that_the_catalog_has_are_well",
+        ),
+        pytest.param(Catalog(), (tool("a"),), {"a": "no_scope"}, id="a_tool_without_a_scope_is_refused"),
+        pytest.param(ANY, (tool("a"),), {}, id="a_default_is_a_scope"),
+        pytest.param(
+            Catalog(tools={"a": SENT}), (tool("a", scope="email:read"),), {"a": "other_scope"},
+            id="readers_of_the_list_would_ask_for_the_wrong_scope",
+        ),
+        pytest.param(
+            ANY, (tool("accredit.drill"), tool("a")), {"accredit.drill": "reserved_name"},
+            id="nobody_could_call_a_tool_that_is_called_as_one_of_the_gateways_own",
+        ),
+        pytest.param(Catalog(tools={"a": SENT}), (), {"a": "no_such_tool"}, id="an_entry_may_be_misspelt"),
+        pytest.param(
+            Catalog(tools={"a": Entry(scope="word")}), (tool("a"),), {"a": "invalid_scope"},
+            id="nobody_can_grant_a_word_as_a_scope",
+        ),
+        pytest.param(
+            None, SAID, {"b": "no_scope", "c": "invalid_scope", "d": "no_scope"},
+            id="without_a_catalog_each_tool_has_to_say_its_scope",
+        ),
+    ],
+)  # fmt: skip
+def test_what_would_keep_a_tool_from_being_called_or_asked_for_is_found(
+    catalog: Catalog | None, offered: tuple[Tool, ...], problems: dict[str, str], capsys: Capture
 ) -> None:
-    catalog = Catalog(tools={"a": Entry(scope="email:send")})
-    assert found(capsys, catalog, tool("a", scope="email:read")) == {"a": "other_scope"}
-
-
-def test_a_tool_that_is_called_as_one_of_the_gateways_own_is_found__nobody_could_call_it(capsys: Capture) -> None:
-    catalog = Catalog(default_tool=Entry(scope="mcp:tool"))
-    assert found(capsys, catalog, tool("accredit.drill"), tool("a")) == {"accredit.drill": "reserved_name"}
-
-
-def test_an_entry_that_names_no_tool_is_found__it_may_be_misspelt(capsys: Capture) -> None:
-    assert found(capsys, Catalog(tools={"a": Entry(scope="email:send")})) == {"a": "no_such_tool"}
-
-
-def test_a_scope_that_nobody_can_grant_is_found(capsys: Capture) -> None:
-    assert found(capsys, Catalog(tools={"a": Entry(scope="word")}), tool("a")) == {"a": "invalid_scope"}
-
-
-def test_without_a_catalog_each_tool_has_to_say_its_scope(capsys: Capture) -> None:
-    offered = (tool("a", scope="email:send"), tool("b"), tool("c", scope="comms:*"), tool("d", scope=["email:send"]))
-    assert found(capsys, None, *offered) == {"b": "no_scope", "c": "invalid_scope", "d": "no_scope"}
+    assert found(capsys, catalog, *offered) == problems
 
 
 def test_a_name_can_not_steer_the_terminal(capsys: Capture) -> None:
