@@ -23,12 +23,13 @@ from tests.world.running import ASGI, FAST, RunningGateway, by_road
 from tests.world.token_server import CLIENT, SECRET, Guarded, TokenServer, text_of
 from tests.world.tokened import Tokened
 
+from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.methods import Era
 from accredit.net import AccessTokens
 from accredit.net.access_tokens import ACCESS_TOKEN_RETRY_SECONDS
-from accredit.tokens import GrantType
+from accredit.tokens import AccessGrant, GrantType
 
 pytestmark = pytest.mark.holds("gateway/upstream/http/sending")
 
@@ -365,3 +366,21 @@ async def test_each_replica_gets_it__and_one_that_refuses_it_has_the_call_sent_t
                     guard.refuses_all = True
                 assert await call() == 502
                 assert [len(guard.refused) for guard in guards] in ([1, 0], [0, 1])
+
+
+def test_settings_that_could_not_hold_stop_the_start() -> None:
+    grant = AccessGrant("token_exchange", "https://idp.example/token", "gw", "s", "https://mail.example")
+    for tokens in (None, Tokened().settings(required=False)):
+        with pytest.raises(ConfigurationError, match="exchanges the caller's token"):
+            GatewaySettings(HttpUpstream("http://127.0.0.1:9/mcp", auth=grant), tokens=tokens)
+    with pytest.raises(ConfigurationError, match="nothing gets it a token"):
+        create_app(
+            GatewaySettings(HttpUpstream("http://127.0.0.1:9/mcp", auth=AccessGrant("client_credentials", *"abc")))
+        )
+    both = HttpUpstream("http://127.0.0.1:9/mcp", {"AUTHORIZATION": "Basic x"}, auth=grant)
+    with pytest.raises(ConfigurationError, match="in two ways"):
+        create_app(
+            GatewaySettings(both, tokens=Tokened().settings()),
+            key_sets=Tokened().key_sets,
+            access_tokens=AccessTokens,
+        )

@@ -40,6 +40,15 @@ def endless(counter: list[int], head: bytes = b"HTTP/1.1 200 OK\r\n\r\n") -> Cal
     return handler
 
 
+async def test_a_declared_length_past_the_bound_is_refused_before_anything_is_read() -> None:
+    async with client_of(answers(b"HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n")) as (client, server):
+        answer = await client.send("GET", [])
+        with pytest.raises(AnswerError, match="larger than 100 bytes") as caught:
+            await answer.read(100, timeout=10)
+        assert caught.value.bound
+        await gone(server, client)
+
+
 @pytest.mark.parametrize("size", [100, 101])
 async def test_a_small_body_is_held_to_the_bound_as_well(size: int) -> None:
     small = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (size, bytes(size))

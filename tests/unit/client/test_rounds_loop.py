@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 from mcp_types import CallToolRequestParams, CallToolResult, ElicitResult, EmptyResult, InputRequiredResult
 from msgspec import structs
-from tests.unit.rounds.script import CALL, YES, Announce, Dispatch, Pause, Script, SendLeg, asks
+from tests.unit.rounds.script import CALL, YES, Announce, Dispatch, Pause, Script, SendLeg, asks, ended
+from tests.world.running import run
 
 from accredit.errors import (
     InputHandlerFailed,
     InputHandlerMissing,
     InputRequired,
     InvalidInputRequired,
+    NoBackChannel,
     RequestTimeout,
     RoundsExceeded,
     RoundsTimeout,
@@ -24,6 +26,7 @@ from accredit.rounds import InputContext, LegOptions, RoundsOptions, input_requi
 
 pytestmark = [pytest.mark.holds("client/rounds"), pytest.mark.holds("rounds/options")]
 
+__all__ = ["ended"]
 
 FINAL = CallToolResult(content=[])
 ANSWERED = {"a": YES.model_dump(mode="json", by_alias=True, exclude_none=True)}
@@ -388,6 +391,16 @@ def test_a_handler_is_told_key_method_and_params() -> None:
     (entry,) = script.entries
     assert asked.input_requests is not None
     assert entry == InputContext("a", "elicitation/create", asked.input_requests["a"].params)
+
+
+def test_there_is_no_way_back_to_the_server_from_a_handler__it_is_told_what_to_do_instead() -> None:
+    context = InputContext("k", "roots/list", None)
+    with pytest.raises(NoBackChannel, match="return the answer"):
+        _ = context.session
+    with pytest.raises(NoBackChannel):
+        run(context.send_request("ping", timeout=1))
+    with pytest.raises(NoBackChannel):
+        run(context.send_notification("progress"))
 
 
 @pytest.mark.parametrize("returned", [YES, {"action": "accept", "content": {"sure": True}}])
