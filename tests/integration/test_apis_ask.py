@@ -18,7 +18,8 @@ from tests.world.scripted_desk import ScriptedDesk, allows, says, waits
 from tests.world.terminal import Terminal
 
 from accredit.client import AccreditedA2A, AccreditedHttp, ProofPresenter
-from accredit.client.asking import NO_DESK, denial_message
+from accredit.client.asking import NO_DESK, OLD_DESK, denial_message
+from accredit.consent import Ask
 from accredit.errors import ConfigurationError, ProofRefused
 from accredit.keys import make_key, write_key
 
@@ -95,6 +96,11 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[ScriptedD
     with ScriptedDesk(tmp_path, waits) as desk:
         monkeypatch.setenv("ACCREDIT_DESK_SOCKET", str(desk.path))
         yield desk
+
+
+def is_old(_ask: Ask) -> dict[str, Any]:
+    """The desk knows asks about calls of MCP alone."""
+    return {"error": "bad_ask"}
 
 
 def presenter(place: Place, *chains: Any) -> ProofPresenter:
@@ -266,6 +272,10 @@ async def test_without_a_desk_the_refusal_says_so__and_who_gives_up_withdraws_th
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
         desk.wait_for(lambda: any(each.get("withdraw") == desk.asks[0].digest.hex() for each in desk.said))
+        desk.script = is_old
+        with pytest.raises(ProofRefused) as refused:
+            await client.post(f"{place.mail}/messages/7/send", content=b"hello")
+        assert refused.value.__notes__ == [OLD_DESK]
         desk.leave()
         with pytest.raises(ProofRefused) as refused:
             await client.post(f"{place.mail}/messages/7/send", content=b"hello")

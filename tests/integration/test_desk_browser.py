@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.world.asked import request_params
 from tests.world.browser import LOOKS, faults
 from tests.world.desk import CALL, GATEWAY, PASSPHRASE, Agent, Desk, Line, write_locked
 
-from accredit.consent.asks import Ask
+from accredit.consent.asks import Ask, AskedGateway
 from accredit.console.names import set_name
 from accredit.keys import make_key
 
@@ -92,6 +93,29 @@ def test_a_person_reads_and_allows_and_the_agent_gets_its_certificate(desk: Desk
         page.click(ALLOW)
         page.wait_for_selector(".over")
         assert "was allowed" in page.text_content(".over")
+        assert line.next()["answer"]["decision"] == "allow"
+
+
+def test_a_request_to_an_api_is_shown_with_its_path_and_body__and_may_be_allowed_once(
+    desk: Desk, signed_in: Open
+) -> None:
+    agent = Agent()
+    known(desk, agent)
+    gateway = AskedGateway(f"{GATEWAY}/mail", "http://127.0.0.1:8484")
+    params = request_params("/api/mail/messages/7/send?copy=1", b'{"to":"ada@example.org"}')
+    ask = agent.ask(params, method="POST", target="POST /messages/{id}/send", gateway=gateway)
+    page = signed_in()
+    with ask_for(desk, ask) as line:
+        page.wait_for_selector(".asks a")
+        assert page.text_content("#news") == "Assistant asks for POST /api/mail/messages/7/send?copy=1."
+        page.click(".asks a")
+        page.wait_for_selector(READY)
+        assert page.text_content("h1") == "Assistant asks to POST /api/mail/messages/7/send?copy=1"
+        assert page.text_content(".args dd:has-text('ada@example.org')")
+        assert page.eval_on_selector_all(ALLOW, "each => each.map(one => one.textContent)") == ["Allow only this call"]
+        assert f"{GATEWAY[:12]}…/mail" in page.text_content("main")
+        page.click(ALLOW)
+        page.wait_for_selector(".over")
         assert line.next()["answer"]["decision"] == "allow"
 
 

@@ -4,11 +4,13 @@ It is not installed with the project: `.venv/bin/uv pip install -r requirements/
 """
 
 import json
+import os
 import socket
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.interop.environments import PROGRAMS
@@ -16,6 +18,12 @@ from tests.world.a2a_gateways import write_a2a_gateway
 from tests.world.command import Serving, accredit, wait_until
 from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE
+from tests.world.scripted_desk import ScriptedDesk, allows, says, waits
+
+from accredit.client.asking import denial_message
+from accredit.consent import Ask
+from accredit.keys import PrivateKeyFile
+from accredit.keys.load import read_key
 
 pytestmark = [
     pytest.mark.slow,
@@ -45,6 +53,38 @@ STREAMED = {
 def test_a_client_and_an_agent_of_the_official_sdk_meet_through_the_gateway(tmp_path: Path) -> None:
     with reserved_port() as port:
         _meet(tmp_path, port)
+
+
+@pytest.mark.holds("client/agents", "asks")
+def test_a_person_is_asked_about_messages_of_the_official_sdk(tmp_path: Path) -> None:
+    with reserved_port() as port, ScriptedDesk(tmp_path, waits) as desk:
+        write_a2a_gateway(tmp_path, port)
+        owner = read_key(tmp_path / "owner.key")
+        assert isinstance(owner, PrivateKeyFile)
+
+        def decides(ask: Ask) -> dict[str, Any] | None:
+            script = allows(owner) if ask.method == "SendMessage" else says("deny")
+            return script(ask)
+
+        desk.script = decides
+        agent = subprocess.Popen([sys.executable, str(PROGRAMS / "a2a_agent.py"), str(port)])
+        try:
+            wait_until(lambda: _listens(port))
+            with Serving("--config", "accredit.toml", folder=tmp_path) as gateway:
+                url = f"http://127.0.0.1:{gateway.port}/agents/helper"
+                client = [sys.executable, str(PROGRAMS / "a2a_client.py"), url, "ask"]
+                env = {**os.environ, **desk.env}
+                played = subprocess.run(
+                    client, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE * 4, check=False
+                )
+                assert played.returncode == 0, played.stderr
+        finally:
+            agent.kill()
+            agent.wait(PATIENCE)
+    assert json.loads(played.stdout) == [
+        ["task", True],
+        ["missing_ratify_proof", denial_message("Ada", desk.asks[1].code)],
+    ]
 
 
 def _meet(tmp_path: Path, port: int) -> None:

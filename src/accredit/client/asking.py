@@ -28,9 +28,8 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mcp_types import JSONRPCRequest
 from msgspec import UNSET, Struct, to_builtins
 
 from accredit.base.caching import RecentlyUsed
@@ -40,7 +39,6 @@ from accredit.base.values import items_of, members_of, text_of
 from accredit.canonical import canonical
 from accredit.client.desk_socket import DESK_ANSWER_SECONDS, DeskConnection, DeskGone, DeskLine
 from accredit.client.desk_start import DeskStarter
-from accredit.client.pages import Pages
 from accredit.client.presenter import NotValidYet, ProofPresenter
 from accredit.client.proving import TokenTakers, scope_in
 from accredit.client.refusals import strip_mark
@@ -69,6 +67,11 @@ from accredit.limits import (
 from accredit.ratify import DelegationCert
 from accredit.refusals import BY_WORD, UNTRUSTED_ROOT
 
+if TYPE_CHECKING:  # they take longer to load than all else, and clients of HTTP APIs do without
+    from mcp_types import JSONRPCRequest
+
+    from accredit.client.pages import Pages
+
 MAX_HOLDS_OF_ASK = 8
 """How many calls may wait for the answer to one ask. If an agent repeats the call more often meanwhile, it is told at
 once that nobody has answered yet."""
@@ -95,6 +98,12 @@ NO_DESK = (
     " can be made again."
 )
 """The text for the model, in addition to the refusal, if there is no desk."""
+
+OLD_DESK = (
+    "Nobody could be asked: the desk takes no such ask. If it is older than this program, it asks about calls of MCP"
+    " alone: update accredit, and start the desk again."
+)
+"""The same, if the desk does not take an ask about a request to an HTTP API, or about a message to an agent."""
 
 Say = Callable[[float, float, str], Awaitable[None]]
 """Reports progress to the host: seconds, seconds in all, and a text."""
@@ -166,7 +175,7 @@ class Asking:
             if isinstance(name, str):
                 self._words.put(name, _server_words(members))
 
-    def ask_for(self, request: JSONRPCRequest, refusal: ProofRefused) -> Ask | str:
+    def ask_for(self, request: "JSONRPCRequest", refusal: ProofRefused) -> Ask | str:
         """Return the ask for a refused call of MCP ([when]). If there is none, return the reason as a text, "" if it
         need not be told."""
         if request.method not in ASKABLE:
@@ -211,7 +220,7 @@ class Asking:
         return ask
 
     async def hold(
-        self, ask: Ask, say: Say | None, pages: Pages | None = None, *, wait: bool = True
+        self, ask: Ask, say: Say | None, pages: "Pages | None" = None, *, wait: bool = True
     ) -> Allowed | Withheld | Waits | str:
         """Wait for a person's answer. Without a desk ([start]), return as a text why the refusal stands, "" if that
         need not be told.
@@ -301,7 +310,14 @@ class Asking:
                 await asyncio.sleep(DESK_LOOK_SECONDS)
 
     async def _held(
-        self, desk: DeskConnection, waiting: _Waiting, say: Say | None, pages: Pages | None, *, wait: bool, began: float
+        self,
+        desk: DeskConnection,
+        waiting: _Waiting,
+        say: Say | None,
+        pages: "Pages | None",
+        *,
+        wait: bool,
+        began: float,
     ) -> Allowed | Withheld | Waits | str:
         loop, ask = asyncio.get_running_loop(), waiting.ask
         page = None
@@ -346,7 +362,8 @@ class Asking:
             return (Withheld(self._not_answered(waiting, "")),)
         if line.error:
             _log.warning("the desk takes no ask: %s", excerpt(line.error))
-            return ("",)
+            is_new_kind = line.error == "bad_ask" and waiting.ask.method not in ASKABLE
+            return (OLD_DESK if is_new_kind else "",)
         if line.answer is None:
             found = _URL.match(line.url)
             waiting.person = one_line(line.person)[:_NAME_CHARS] or waiting.person

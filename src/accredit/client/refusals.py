@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mcp_types import ErrorData
 from msgspec import Struct
 
 from accredit.base.text import excerpt, one_line, several
@@ -42,6 +42,9 @@ from accredit.ratify.constraints import MaxAmount, MaxRate, TimeWindow
 from accredit.ratify.scopes import IDENTITY, WILDCARDS, is_sensitive
 from accredit.refusals import BY_WORD, CODES, OAUTH_ONLY
 
+if TYPE_CHECKING:  # it takes longer to load than all else, and clients of HTTP APIs do without
+    from mcp_types import ErrorData
+
 _LIMIT = "LIMIT"
 _MARK = "[Not covered by this agent's delegation: needs "
 _MISMATCH = ("found", "url", "known_url")
@@ -62,7 +65,7 @@ _NO_COMMAND = (
 )
 
 
-def refusal_of(error: ErrorData) -> ProofRefused | None:
+def refusal_of(error: "ErrorData") -> ProofRefused | None:
     """Return the refusal that a JSON-RPC error reports, or None if it reports none."""
     data = members_of(error.data)
     word = data.get("error")

@@ -1,5 +1,5 @@
 """A client on the official A2A SDK, which proves its requests: `python a2a_client.py URL`. It prints what
-came, as JSON."""
+came, as JSON. With `ask` behind the URL it has no delegation, and a person is asked about two messages."""
 
 import asyncio
 import json
@@ -20,6 +20,7 @@ from a2a.types import (
 )
 
 from accredit.client import AccreditedA2A, ProofPresenter
+from accredit.errors import ProofRefused
 
 MESSAGES = (("x", "summarize"), ("y", "wipe"), ("z", ""), ("chat", "summarize"), ("wait", "summarize"))
 
@@ -72,6 +73,23 @@ async def _first(events: Any) -> Any:
         return
 
 
+async def ask() -> None:
+    """Sends two messages that no delegation covers, whole and as a stream, and looks for the first one's task."""
+    url, told = sys.argv[1], []
+    presenter = ProofPresenter("agent.key", [], may_ask=True)
+    transport = AccreditedA2A(httpx.AsyncHTTPTransport(), presenter, "mail-gateway/helper", url, hold=30)
+    async with httpx.AsyncClient(transport=transport, timeout=30) as http:
+        card = await A2ACardResolver(http, url).get_agent_card()
+        for streaming in (False, True):
+            client = ClientFactory(ClientConfig(streaming=streaming, httpx_client=http)).create(card)
+            try:
+                kinds, task = await sent(client, "x", "summarize")
+                told.append([kinds[0], (await client.get_task(GetTaskRequest(id=task.id))).id == task.id])
+            except ProofRefused as refused:
+                told.append([refused.error, *refused.__notes__])
+    print(json.dumps(told))
+
+
 async def main() -> None:
     """Plays it without and with streams."""
     url = sys.argv[1]
@@ -87,4 +105,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(ask() if "ask" in sys.argv else main())

@@ -252,6 +252,12 @@ def test_a_body_is_shown_as_values_only_if_nothing_of_it_gets_lost(text: str, va
     assert (ask.body, ask.request.body) == (value, text)
 
 
+@given(st.text('{}[]",:0123456789eE.-+ \\\\ua', max_size=40).map("[{}]".format) | JSON.map(json.dumps))
+def test_any_body_is_shown_as_values_or_not__and_raises_nothing(text: str) -> None:
+    value = replace(REQUEST, params=request_params(body=text.encode("utf-8", "replace"))).body
+    assert value is None or value == json.loads(text)
+
+
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
 def test_any_bytes_are_an_ask_or_one_error(data: bytes) -> None:
     with pytest.raises(AskError):
