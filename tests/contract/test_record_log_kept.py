@@ -18,11 +18,10 @@ from tests.world.running import run
 
 from accredit.attest import Outcome
 from accredit.errors import StoreUnavailable
-from accredit.stores.audit_log import kept as log_kept
 from accredit.stores.audit_log import process as log_process
 from accredit.stores.audit_log import queue as log
 from accredit.stores.audit_log import thread as log_thread
-from accredit.stores.audit_log.kept import KeptOutcomes
+from accredit.stores.audit_log.queue import KeptOutcomes
 from accredit.stores.sqlite import store as sqlite_store
 
 __all__ = ["each_executor"]
@@ -141,7 +140,7 @@ async def test_calls_go_on_while_much_waits__they_need_not_wait_for_all_of_it(
 def test_what_waits_is_bounded__and_what_is_lost_is_told_and_closed_as_unknown(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_kept, "MAX_KEPT_OUTCOMES", 2)
+    monkeypatch.setattr(log, "MAX_KEPT_OUTCOMES", 2)
 
     async def main() -> list[str]:
         async with Log(path) as each:
@@ -193,7 +192,7 @@ def test_a_log_that_is_closed_tries_once_more__and_tells_what_it_lost(
 
 
 def test_as_many_bytes_are_kept_as_there_is_room_for__and_room_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_kept, "MAX_KEPT_OUTCOME_BYTES", 10)
+    monkeypatch.setattr(log, "MAX_KEPT_OUTCOME_BYTES", 10)
     kept = KeptOutcomes()
     assert [kept.add(Raw(b"x" * size)) for size in (6, 5, 4, 1)] == [True, False, True, False]
     assert [len(each) for each in kept.first(9)] == [6, 4]

@@ -11,16 +11,17 @@ from tests.world.raw_server import PATIENCE, Connection, RawServer, until
 from tests.world.upstream_client import client_of, gone
 
 from accredit.errors import RequestError, UpstreamLeftOut, UpstreamUnavailable
-from accredit.gateway.upstream.http import parsing, pool
+from accredit.gateway.upstream.http import connection as connections
+from accredit.gateway.upstream.http import parsing
 from accredit.gateway.upstream.http.client import UpstreamClient
-from accredit.gateway.upstream.http.pool import attach, open_socket, parse_origin
+from accredit.gateway.upstream.http.dialing import attach, open_socket, parse_origin
 from accredit.gateway.upstream.http.replicas import BREAKER_FAILURES, ReplicatedClient
 
 pytestmark = [
     pytest.mark.usefixtures("loop_factory"),
     pytest.mark.holds("gateway/upstream/http/client"),
     pytest.mark.holds("gateway/upstream/http/connection"),
-    pytest.mark.holds("gateway/upstream/http/pool"),
+    pytest.mark.holds("gateway/upstream/http/connection"),
 ]
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
@@ -32,7 +33,7 @@ MIB = 1 << 20
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What closes a connection here is not that it rested for too long, where the test does not say so."""
     monkeypatch.setattr(parsing, "IDLE_SECONDS", 1000.0)
-    monkeypatch.setattr(pool, "IDLE_SECONDS", 1000.0)
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 1000.0)
 
 
 def answers(*parts: bytes) -> Callable[[Connection], Awaitable[None]]:
@@ -259,7 +260,7 @@ async def test_a_connection_that_serves_again_no_longer_rests__its_time_must_not
 
 
 async def test_the_number_of_kept_connections_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "MAX_IDLE_CONNECTIONS", 2)
+    monkeypatch.setattr(connections, "MAX_IDLE_CONNECTIONS", 2)
 
     async with client_of(answers(HELLO)) as (client, server):
         await asyncio.gather(*(ask(client) for _ in range(5)))
@@ -269,7 +270,7 @@ async def test_the_number_of_kept_connections_is_bounded(monkeypatch: pytest.Mon
 async def test_the_number_of_connections_is_bounded__they_would_take_all_descriptors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pool, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 2)
 
     async with client_of(answers(CHUNKED)) as (client, server):
         one, two = await asyncio.gather(client.send("GET", []), client.send("GET", []))
@@ -305,7 +306,7 @@ async def test_a_client_that_goes_away_while_its_connection_is_made_has_no_descr
 async def test_a_gateway_that_is_out_of_connections_leaves_out_no_replica_for_it__the_replica_has_done_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pool, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 1)
 
     async with RawServer(answers(CHUNKED)) as server:
         client = ReplicatedClient({"a": server.url}, headers={}, timeout=10)

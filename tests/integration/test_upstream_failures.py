@@ -11,12 +11,12 @@ from tests.world.raw_server import Connection, RawServer, until
 from tests.world.upstream_client import Handler, client_of, timers
 
 from accredit.errors import AnswerError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
-from accredit.gateway.upstream.http import parsing
-from accredit.gateway.upstream.http import pool as pool_module
-from accredit.gateway.upstream.http.client import UpstreamClient
+from accredit.gateway.upstream.http import connection as connections
+from accredit.gateway.upstream.http import dialing, parsing
+from accredit.gateway.upstream.http.client import Answer, UpstreamClient
 from accredit.gateway.upstream.http.connection import Connection as ClientConnection
 
-pytestmark = [pytest.mark.usefixtures("loop_factory"), pytest.mark.holds("gateway/upstream/http/pool")]
+pytestmark = [pytest.mark.usefixtures("loop_factory"), pytest.mark.holds("gateway/upstream/http/connection")]
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -27,7 +27,7 @@ SOON = 0.1
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What closes a connection here is never that it rested for too long."""
     monkeypatch.setattr(parsing, "IDLE_SECONDS", 1000.0)
-    monkeypatch.setattr(pool_module, "IDLE_SECONDS", 1000.0)
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 1000.0)
 
 
 def sends(*parts: bytes) -> Handler:
@@ -279,7 +279,7 @@ async def test_an_upstream_that_does_not_take_the_connection_is_given_up_in_time
         client = UpstreamClient(f"http://127.0.0.1:{port}/", timeout=SOON)
         with pytest.raises(UpstreamTimeout, match="did not take a connection"):
             await client.send("GET", [])
-        monkeypatch.setattr(pool_module, "CONNECT_SECONDS", SOON)
+        monkeypatch.setattr(connections, "CONNECT_SECONDS", SOON)
         client = UpstreamClient(f"http://127.0.0.1:{port}/", timeout=1000)
         with pytest.raises(UpstreamTimeout, match="did not take a connection"):
             await client.send("GET", [])
@@ -293,7 +293,7 @@ async def test_every_address_of_a_name_is_tried_and_each_has_its_share_of_the_ti
         with reserved_port() as nobody:
             ports = (nobody, deaf, server.port)
             addresses = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port)) for port in ports]
-            sock = await pool_module._first(addresses, asyncio.get_running_loop().time() + 40 * SOON)
+            sock = await dialing._first(addresses, asyncio.get_running_loop().time() + 40 * SOON)
         assert sock.getpeername()[1] == server.port
         sock.close()
 

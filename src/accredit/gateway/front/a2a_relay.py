@@ -55,7 +55,7 @@ from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, is_json_request
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import AgentSettings, GatewaySettings
 from accredit.gateway.turns import in_turns, next_turn, turn
-from accredit.gateway.upstream.http.answer import Answer
+from accredit.gateway.upstream.http.client import Answer
 from accredit.gateway.upstream.http.sending import Sender
 from accredit.gateway.upstream.large_answers import Held, LargeAnswers
 from accredit.gateway.upstream.reply import WhileConnected

@@ -27,7 +27,7 @@ from accredit.gateway.front.passthrough import METHODS
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import turn
-from accredit.gateway.upstream.http.answer import Answer
+from accredit.gateway.upstream.http.client import Answer
 from accredit.gateway.upstream.http.sending import Sender
 from accredit.gateway.upstream.reply import WhileConnected
 from accredit.jsonrpc.encode import INVALID_REQUEST

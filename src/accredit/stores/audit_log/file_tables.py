@@ -16,7 +16,6 @@ from accredit.attest import Stored
 from accredit.attest.statements import GENESIS, WRITTEN
 from accredit.errors import AttestationError
 from accredit.limits import MAX_LEFT_WRITERS
-from accredit.stores.audit_log.members import encode_members
 from accredit.stores.audit_log.reading import damage_error, key_range, read_entry
 from accredit.stores.audit_log.schema import CALL_KEY, CALL_RUN, HAS_CALL, short
 from accredit.stores.audit_log.tables import (
@@ -27,6 +26,7 @@ from accredit.stores.audit_log.tables import (
     NewEntry,
     OpenCall,
     Others,
+    encode_members,
     limit_payloads,
 )
 

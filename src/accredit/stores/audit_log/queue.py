@@ -12,9 +12,9 @@ For each call, in this order:
 - [checkpoint] a checkpoint follows after `CHECKPOINT_RECORDS` records or `CHECKPOINT_SECONDS`, and at the end.
 
 Records queue, and are written many at a time, in turns. When the queue is full, `begin` refuses. A `durable` log
-answers when a record is on disk. If a turn can't be written, all waiting calls are refused. Their outcomes are kept
-(`kept`), and written as soon as the log accepts them. So is an outcome "not forwarded" for each refused call, as its
-decision may be on record after all.
+answers when a record is on disk. If a turn can't be written, all waiting calls are refused. Their outcomes are kept,
+and written as soon as the log accepts them. So is an outcome "not forwarded" for each refused call, as its decision may
+be on record after all.
 
 A log that is not durable answers at once, and retries. It drops records only if they still wait `CLOSE_RECORDS_SECONDS`
 after it was closed; their number is then reported.
@@ -35,7 +35,6 @@ from accredit.attest import CallDecision, Head, Outcome, decided_again, in_short
 from accredit.base.clock import unix_ms
 from accredit.errors import AccreditError, AttestationError, StoreUnavailable
 from accredit.stores.audit_log.closing import Closing
-from accredit.stores.audit_log.kept import KeptOutcomes
 from accredit.stores.audit_log.requests import (
     Begin,
     Claim,
@@ -67,9 +66,43 @@ LOG_LOOK_SECONDS = 10.0
 CLOSE_RECORDS_SECONDS = 5.0
 """When the log is closed, the time for writing the waiting records. Any that then still wait are counted and
 reported."""
+MAX_KEPT_OUTCOMES = 10_000
+"""The most outcomes that wait until a durable log can be written again: more than there can be open calls."""
+MAX_KEPT_OUTCOME_BYTES = 16_777_216
+"""The most bytes of such outcomes. Each has some 1 KiB: outcomes hold no arguments."""
 
 
 T = TypeVar("T")
+
+
+class KeptOutcomes:
+    """Outcomes that wait until the log can be written, in their order. Their calls were open when it failed: until it
+    works again, no call can begin. Without room an outcome is dropped: its call is closed as `unknown` when its writer
+    ends."""
+
+    def __init__(self) -> None:
+        self._events: deque[Raw] = deque()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def add(self, event: Raw) -> bool:
+        """Keep an outcome; return False if there is no room for it."""
+        if len(self._events) >= MAX_KEPT_OUTCOMES or self._bytes + len(event) > MAX_KEPT_OUTCOME_BYTES:
+            return False
+        self._events.append(event)
+        self._bytes += len(event)
+        return True
+
+    def first(self, number: int) -> list[Raw]:
+        """Return the first outcomes, at most `number`, without removing them."""
+        return list(islice(self._events, number))
+
+    def drop(self, number: int) -> None:
+        """Remove the first `number` outcomes: they were written."""
+        for _ in range(number):
+            self._bytes -= len(self._events.popleft())
 
 
 class _Waiting(NamedTuple):

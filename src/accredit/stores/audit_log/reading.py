@@ -35,10 +35,9 @@ from accredit.attest.signing import ML_DSA_65_SUFFIX
 from accredit.base.caching import RecentlyUsed
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.limits import MAX_RECORDED_CHAINS
-from accredit.stores.audit_log.members import restore_members
 from accredit.stores.audit_log.open_rows import OpenRows
 from accredit.stores.audit_log.schema import CALL_KEY_CHARS
-from accredit.stores.audit_log.tables import WRITER_ID, OpenCall
+from accredit.stores.audit_log.tables import WRITER_ID, OpenCall, restore_members
 
 _FIRST_WINDOW = 256
 _CHAIN_MARK = b'"chain_sha256":"'

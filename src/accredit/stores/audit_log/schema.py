@@ -56,7 +56,7 @@ LOG_TABLES: tuple[str, ...] = (
 )
 
 LOG_MEMBERS: tuple[str, ...] = (
-    # What another signer's signature holds beside its bytes (`members`); none for the gateway's own.
+    # What another signer's signature holds beside its bytes (`tables.encode_members`); none for the gateway's own.
     "ALTER TABLE log_entries ADD COLUMN members BLOB",
     # There are never many open calls, and each had to maintain this index.
     "DROP INDEX log_open_writers",

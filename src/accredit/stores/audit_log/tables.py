@@ -6,13 +6,17 @@ verifies the tables' contents (`author`).
 
 Rows may change after they were read. So `LogTables.write` writes only if the chain still ends at the place that was
 read, and the calls that the change closes are still open.
+
+A signature's members are not signed, and verification may not cover every bit of them, or of the signature's bytes. So
+a SHA-256 of both is kept with the members (`encode_members`). It is not signed either, but reveals damage.
 """
 
+import hashlib
 import re
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from accredit.attest import Envelope, Stored
+from accredit.attest import Envelope, Signature, Stored
 from accredit.errors import StoreUnavailable
 
 MAX_RECORDS_OF_A_CALL_BYTES = 67_108_864
@@ -193,3 +197,25 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
         return done.value
     work.close()
     raise RuntimeError("what works on a file has nothing to wait for")
+
+
+_DIGEST_BYTES = 32
+
+
+def encode_members(signature: Signature) -> bytes | None:
+    """Encode a signature's members, without its bytes."""
+    return _digest(signature) + signature.members if signature.members else None
+
+
+def restore_members(signature: Signature, members: object) -> Signature | None:
+    """Return the signature with the members that its entry holds; None if the signature or the members are damaged."""
+    if members is None:
+        return signature
+    if not isinstance(members, bytes):
+        return None
+    whole = signature._replace(members=members[_DIGEST_BYTES:])
+    return whole if whole.members and _digest(whole) == members[:_DIGEST_BYTES] else None
+
+
+def _digest(signature: Signature) -> bytes:
+    return hashlib.sha256(b"%d %b%b" % (len(signature.data), signature.data, signature.members)).digest()

@@ -1,7 +1,7 @@
 """The process that writes a gateway's log. Its command-line argument is DESCRIPTOR: the file descriptor of one end of a
 socket to its gateway.
 
-It signs and writes on a core of its own, one request after the other (`channel`). It ends when its gateway closes the
+It signs and writes on a core of its own, one request after the other (`process`). It ends when its gateway closes the
 socket or dies. It is started with all signals blocked, as signals are for its gateway. I/O: the socket, the log's file
 or database.
 """
@@ -17,7 +17,7 @@ from typing import Any
 from accredit.attest import LogSigner
 from accredit.base.deferred import load
 from accredit.errors import AccreditError
-from accredit.stores.audit_log.channel import (
+from accredit.stores.audit_log.process import (
     LENGTH,
     decode_opening,
     decode_request,

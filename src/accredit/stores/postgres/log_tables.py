@@ -23,7 +23,6 @@ from accredit.attest.statements import GENESIS, WRITTEN
 from accredit.base.caching import RecentlyUsed
 from accredit.errors import AttestationError
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_RECORDED_CHAINS
-from accredit.stores.audit_log.members import encode_members
 from accredit.stores.audit_log.reading import damage_error, key_range, read_entry
 from accredit.stores.audit_log.requests import DatabaseLog
 from accredit.stores.audit_log.tables import (
@@ -35,6 +34,7 @@ from accredit.stores.audit_log.tables import (
     NewEntry,
     OpenCall,
     Others,
+    encode_members,
     limit_payloads,
 )
 from accredit.stores.postgres.driver import Connection, DatabaseFailed, Row

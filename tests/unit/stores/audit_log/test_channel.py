@@ -12,7 +12,7 @@ from tests.world.records import ALLOW, DENY, NOW_MS, OK, decided, gateway
 
 from accredit.attest import Call, CallDecision, Outcome, RecordedParams, in_short
 from accredit.errors import AttestationError
-from accredit.stores.audit_log.channel import (
+from accredit.stores.audit_log.process import (
     LENGTH,
     Opening,
     decode_opening,

@@ -24,9 +24,8 @@ from accredit.attest import RecordSigner
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log import process as log_process
 from accredit.stores.audit_log import writer_main as log_writer
-from accredit.stores.audit_log.channel import LENGTH, NOT_OK, Opening, encode_opening, encode_request
-from accredit.stores.audit_log.channel import OK as DONE
-from accredit.stores.audit_log.process import LogProcess
+from accredit.stores.audit_log.process import LENGTH, NOT_OK, LogProcess, Opening, encode_opening, encode_request
+from accredit.stores.audit_log.process import OK as DONE
 from accredit.stores.audit_log.requests import Begin, End, FileLog, Touch
 from accredit.stores.audit_log.writer_locks import FileLock
 

@@ -36,8 +36,7 @@ from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns, next_turn, turn
-from accredit.gateway.upstream.http.answer import Answer, Grow
-from accredit.gateway.upstream.http.client import REDIRECTS, words_for
+from accredit.gateway.upstream.http.client import REDIRECTS, Answer, Grow, words_for
 from accredit.gateway.upstream.http.encoding import Decoded, accepted_codings, decode_answer
 from accredit.gateway.upstream.http.parsing import WITH_RESULT
 from accredit.gateway.upstream.http.sending import Sender

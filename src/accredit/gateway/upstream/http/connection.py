@@ -1,38 +1,42 @@
-"""One connection to the upstream, for one exchange at a time. Network I/O.
+"""The connections to one upstream, in use and idle. Network I/O.
 
-When an answer has arrived completely, its connection goes back to the owner at once, even before the body is read: the
-`Response` keeps the body. Any other end closes the connection. Nothing is ever sent twice.
+A connection serves one exchange at a time. When an answer has arrived completely, it goes back to its pool at once,
+even before the body is read: the `Response` keeps the body. Any other end closes the connection. Nothing is ever sent
+twice.
 """
 
 import asyncio
 import socket
-from typing import Protocol, cast
+from typing import cast
 
-from accredit.errors import AccreditError, AnswerError, UpstreamTimeout, UpstreamUnavailable
+from accredit.errors import (
+    AccreditError,
+    AnswerError,
+    UpstreamError,
+    UpstreamLeftOut,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
 from accredit.gateway.eager import Wakeup, end_of_step
-from accredit.gateway.upstream.http.parsing import AnswerHeads, Response, ResponseParser, cut_off
+from accredit.gateway.room import ALONE, Parts
+from accredit.gateway.upstream.http.dialing import Origin, attach, open_socket
+from accredit.gateway.upstream.http.parsing import IDLE_SECONDS, AnswerHeads, Response, ResponseParser, cut_off
+from accredit.limits import CONNECT_SECONDS
 
 HIGH_WATER_BYTES = 262_144
 """While a body has more unread bytes than this, nothing is read from its connection. One read of the event loop may add
 as much again."""
 
 
+MAX_IDLE_CONNECTIONS = 64
+"""How many connections are kept for the next request. If more calls than this run at once, some pay for new
+connections."""
+MAX_CONNECTIONS = 3_200
+"""How many connections to the upstream there may be in all. Each takes a file descriptor. They serve `MAX_CALLS` calls,
+`MAX_STREAMS` streams, and the gateway's own requests, which are few at a time."""
+
+
 _PEEK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
-
-
-class Owner(Protocol):
-    """Keeps connections to one server. `heads` are the heads of answers that are known from this server."""
-
-    heads: AnswerHeads
-
-    def opened(self, connection: "Connection") -> None:
-        """Called when a connection is established, TLS included. `lost` will follow."""
-
-    def free(self, connection: "Connection", seconds: float) -> None:
-        """Called when a connection may be reused, within this many seconds."""
-
-    def lost(self, connection: "Connection") -> None:
-        """Called when a connection is gone."""
 
 
 class Connection(asyncio.Protocol):
@@ -43,7 +47,7 @@ class Connection(asyncio.Protocol):
         "_response", "_rest_until", "_sock", "_timer", "_transport", "_unsent", "_waiter",
     )  # fmt: skip
 
-    def __init__(self, sock: socket.socket, owner: Owner) -> None:
+    def __init__(self, sock: socket.socket, owner: "Pool") -> None:
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self._owner = owner
@@ -117,7 +121,7 @@ class Connection(asyncio.Protocol):
         return waiter
 
     def abort(self) -> None:
-        """Close at once. `Owner.lost` follows."""
+        """Close at once. `Pool.lost` follows."""
         self._fail(UpstreamUnavailable("the connection to the upstream was closed"))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -215,3 +219,125 @@ class Connection(asyncio.Protocol):
         waiter, self._waiter = self._waiter, None
         if waiter is not None:
             waiter.wake()
+
+
+class Share:
+    """How many connections one server may have open, to all its replicas together: an equal part of the process's
+    bound."""
+
+    def __init__(self, parts: Parts = ALONE) -> None:
+        self._parts = parts
+        self._pools: list[Pool] = []
+
+    def join(self, pool: "Pool") -> None:
+        """Count the connections of one more pool."""
+        self._pools.append(pool)
+
+    def used_up(self) -> bool:
+        """Return whether the server may open no more connections."""
+        return sum(pool.held for pool in self._pools) >= self._parts.of(MAX_CONNECTIONS)
+
+
+class Pool:
+    """Gives out connections: the idle one that was used last, or else a new one. All of them count towards a
+    `share`."""
+
+    def __init__(self, origin: Origin, share: Share) -> None:
+        self._origin = origin
+        self._share = share
+        share.join(self)
+        self.heads = AnswerHeads()
+        self._idle: list[Connection] = []
+        self._open: set[Connection] = set()
+        self._dialing = 0
+        self._closed = False
+        self._emptied = asyncio.Event()
+
+    @property
+    def held(self) -> int:
+        """How many connections are open, or about to be."""
+        return len(self._open) + self._dialing
+
+    def rested(self) -> Connection | None:
+        """Return an idle connection that is still usable, or None."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable():
+                return connection
+            connection.abort()
+        return None
+
+    async def dial(self, deadline: float) -> Connection:
+        """Open a connection. `deadline` is in the loop's time. Raises `UpstreamLeftOut` if the server has used up its
+        share of connections, and `UpstreamUnavailable` or `UpstreamTimeout`, marked as `unsent`."""
+        if self._closed:
+            raise UpstreamUnavailable("the gateway is stopping")
+        if self._share.used_up():
+            raise UpstreamLeftOut("too many connections to the upstream are open")
+        self._dialing += 1
+        try:
+            return await self._connect(deadline)
+        except UpstreamError as error:
+            error.unsent = True
+            raise
+        finally:
+            self._dialing -= 1
+
+    async def probe(self, deadline: float) -> None:
+        """Make sure that there is an idle connection. Raises what `dial` raises."""
+        connection = self.rested()
+        if connection is not None:
+            self._idle.append(connection)
+        else:
+            self.free(await self.dial(deadline), IDLE_SECONDS)
+
+    def opened(self, connection: Connection) -> None:
+        """Count a connection."""
+        self._open.add(connection)
+
+    def free(self, connection: Connection, seconds: float) -> None:
+        """Keep a connection for reuse within `seconds`."""
+        if self._closed or len(self._idle) >= MAX_IDLE_CONNECTIONS:
+            connection.abort()
+            return
+        self._idle.append(connection)
+        connection.rest(seconds)
+
+    async def close(self) -> None:
+        """Close every connection, in use or not, and return when they are gone."""
+        self._closed = True
+        for connection in list(self._open):
+            connection.abort()
+        while self._open:
+            self._emptied.clear()
+            await self._emptied.wait()
+
+    def lost(self, connection: Connection) -> None:
+        """Remove a connection."""
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        if not self._open:
+            self._emptied.set()
+
+    async def _connect(self, deadline: float) -> Connection:
+        origin = self._origin
+        until = min(deadline, asyncio.get_running_loop().time() + CONNECT_SECONDS)
+        try:
+            sock = await open_socket(origin.host, origin.port, until)
+        except UpstreamError as error:
+            error.at = origin.authority.decode("ascii")
+            raise
+        connection = Connection(sock, self)
+        try:
+            await attach(sock, connection, origin, until)
+            if self._closed:
+                raise UpstreamUnavailable("the gateway is stopping")
+            if connection.closing:
+                raise UpstreamUnavailable("the upstream closed the connection at once")
+        except BaseException:
+            if connection in self._open:
+                connection.abort()
+                self.lost(connection)  # uvloop omits `connection_lost` if it is cancelled just after `connection_made`
+            raise
+        return connection

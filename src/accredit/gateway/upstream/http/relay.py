@@ -24,9 +24,8 @@ from accredit.gateway.recording.resumable_calls import ResumableCalls
 from accredit.gateway.room import ALONE, Parts, Slot, leave_once_read
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.turns import in_turns, next_turn
-from accredit.gateway.upstream.http.answer import Answer, Grow
 from accredit.gateway.upstream.http.answer_relay import AnswerRelay, head_problem
-from accredit.gateway.upstream.http.client import ANYWHERE
+from accredit.gateway.upstream.http.client import ANYWHERE, Answer, Grow
 from accredit.gateway.upstream.http.parsing import WITH_RESULT
 from accredit.gateway.upstream.http.replicas import route_of
 from accredit.gateway.upstream.http.sending import AccessTokensFor, Sender

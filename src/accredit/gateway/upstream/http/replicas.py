@@ -29,9 +29,8 @@ from accredit.errors import RequestError, UpstreamError, UpstreamLeftOut, Upstre
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, RequestHead
 from accredit.gateway.room import ALONE, Parts
 from accredit.gateway.settings import HttpUpstream
-from accredit.gateway.upstream.http.answer import Answer
-from accredit.gateway.upstream.http.client import ANYWHERE, Prepared, Route, UpstreamClient
-from accredit.gateway.upstream.http.pool import Share
+from accredit.gateway.upstream.http.client import ANYWHERE, Answer, Prepared, Route, UpstreamClient
+from accredit.gateway.upstream.http.connection import Share
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Request
 

@@ -17,7 +17,7 @@ from accredit.base.text import excerpt
 from accredit.errors import AnswerError, UpstreamError
 from accredit.gateway.counters import Counters
 from accredit.gateway.room import Parts
-from accredit.gateway.upstream.http.answer import Answer
+from accredit.gateway.upstream.http.client import Answer
 
 MAX_ANSWER_TO_NOTHING = 65_536
 """How many bytes of a body in answer to a notification or a response are read, so that the connection can be reused.

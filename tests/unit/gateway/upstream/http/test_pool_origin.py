@@ -4,7 +4,7 @@ import pytest
 
 from accredit.errors import ConfigurationError
 from accredit.gateway.upstream.http.client import UpstreamClient
-from accredit.gateway.upstream.http.pool import parse_origin
+from accredit.gateway.upstream.http.dialing import parse_origin
 
 
 @pytest.mark.parametrize(

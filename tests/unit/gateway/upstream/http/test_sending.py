@@ -92,7 +92,7 @@ async def test_a_courtesy_that_waited_is_done_all_the_same() -> None:
 async def test_one_of_many_servers_gets_its_part_of_the_connections_and_no_more__at_all_its_replicas_together(
     replicas: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.http.pool.MAX_CONNECTIONS", 20)
+    monkeypatch.setattr("accredit.gateway.upstream.http.connection.MAX_CONNECTIONS", 20)
 
     async with RawServer(hangs) as one, RawServer(hangs) as two, RawServer(hangs) as three:
         servers = (one, two, three)
