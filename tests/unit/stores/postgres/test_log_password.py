@@ -16,7 +16,7 @@ from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.requests import Begin
 from accredit.stores.opening import PostgresDatabase
 
-pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/audit_log/channel")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/audit_log/process")]
 
 PASSWORD = "hunter2-7f3a"
 WRITER = "ab" * 16

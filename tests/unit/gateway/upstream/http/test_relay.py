@@ -20,7 +20,7 @@ from accredit.jsonrpc.frames import Failure, Request, Success, decode_frame
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 
-pytestmark = pytest.mark.holds("gateway/upstream/http/answer")
+pytestmark = pytest.mark.holds("gateway/upstream/http/client")
 
 UPSTREAM = HttpUpstream("http://127.0.0.1:1/mcp")
 SETTINGS = GatewaySettings(UPSTREAM, max_response_bytes=5_000, max_event_bytes=5_000)
