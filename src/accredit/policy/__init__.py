@@ -12,7 +12,7 @@ yielded (`needs`).
 - `lists`: filters lists; `merging`: names at the endpoint of several servers
 - `tasks`: the owners of tasks
 - `within`: calls that a running call makes by itself
-- `drill`: the gateway's own tools; `drill_answers`: what they answer
+- `drill`: the gateway's own tools, and what they answer
 - `evidence`, `replaying`, `suggesting`: what recorded calls prove, how they would be decided now, and which grants they
   need
 """

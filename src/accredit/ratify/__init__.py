@@ -2,12 +2,12 @@
 
 The rules are pure code: bytes and facts in, answers out. The only file read is the time zone data.
 
-- `structures`: certificates and proofs; `fast_decode`, `wire` and `strict_json` read and write them
+- `structures`: certificates and proofs; `wire` and `strict_json` read and write them
 - `canonical`, `signable`: what is signed, and what binds it to a call
 - `hybrid`: keys and signatures
 - `scopes`, `constraints`: what is granted
 - `facts`: what is known of a call
-- `verify`, `checks`, `needs`, `results`: the verifier; `challenges`: its memory
+- `verify`, `needs`, `results`: the verifier; `challenges`: its memory
 - `issue`: makes delegations and proofs; `revocation`: revokes delegations
 - `extras`: the protocol's other objects, which the gateway does not use (`sessions`, `rotation`, `witness`, `receipts`,
   `transactions`, `verdicts`)
@@ -16,7 +16,6 @@ The rules are pure code: bytes and facts in, answers out. The only file read is 
 from accredit.ratify.challenges import ChallengeStore, IssuedChallenge, MemoryChallengeStore
 from accredit.ratify.constraints import Constraint, Evaluator, Extension, read_constraint, zone_names
 from accredit.ratify.facts import CallFacts, VerifierContext
-from accredit.ratify.fast_decode import decode_proof_bundle
 from accredit.ratify.hybrid import HybridPrivateKey, HybridPublicKey, HybridSignature, HybridSigner, derive_id
 from accredit.ratify.issue import Grant, issue_delegation, present
 from accredit.ratify.results import IdentityStatus, VerifyResult
@@ -33,6 +32,7 @@ from accredit.ratify.structures import (
     ProofBundle,
     StreamContext,
     decode_delegation_cert,
+    decode_proof_bundle,
     delegation_sign_bytes,
     encode_delegation_cert,
     encode_proof_bundle,

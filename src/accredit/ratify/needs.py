@@ -1,15 +1,22 @@
-"""The questions that a verification asks while it runs (needs), and how they are answered (Ratify section 8). No I/O.
+"""The questions that a verification asks while it runs (needs), and how they are answered (Ratify section 8). No I/O
+but the default of `moment_of`.
 
 A verification is a generator: it yields a need and is sent the answer. So all its steps are in one function, in their
 order, whether the answers come from memory or from a database. If an exception is raised in place of an answer, the
 bundle is refused.
+
+`run` is for callers that have the answers at hand. What they pass in is checked first (`moment_of`, `scope_of`,
+`context_of`).
 """
 
 from collections.abc import Callable, Generator
 from typing import NamedTuple
 
+from msgspec import UNSET
+
+from accredit.base.clock import unix_seconds
 from accredit.ratify.challenges import ChallengeStore
-from accredit.ratify.results import Refusal, VerifyResult, invalid
+from accredit.ratify.results import VerifyResult
 
 
 class IsRevoked(NamedTuple):
@@ -34,16 +41,6 @@ class ConsumeChallenge(NamedTuple):
 
 Need = IsRevoked | ValidateChallenge | ConsumeChallenge
 Steps = Generator[Need, object, VerifyResult]
-
-
-def run_to_result(steps: Steps) -> Steps:
-    """Run the steps. If they raise anything, turn that into a result."""
-    try:
-        return (yield from steps)
-    except Refusal as refusal:
-        return refusal.result
-    except Exception as error:  # fail closed: an object that was not decoded can hold anything
-        return invalid("invalid", f"can't be verified ({type(error).__name__})").result
 
 
 def run(
@@ -76,24 +73,30 @@ def _answer(need: Need, now: int, is_revoked: Callable[[str], bool] | None, stor
             raise LookupError("there is no one to ask")
 
 
-def ask_revoked(index: int, cert_id: str) -> Generator[Need, object, bool]:
-    """[chain] of `verify`: ask whether a certificate is revoked. If the lookup fails or has no answer, refuse the
-    certificate."""
-    try:
-        revoked = yield IsRevoked(cert_id)
-    except Exception as error:
-        raise invalid("revocation_error", f"cert {index}: revocation lookup failed: {error}") from None
-    if revoked is None:
-        raise invalid("revocation_error", f"cert {index}: revocation lookup failed: no answer")
-    return bool(revoked)
+def moment_of(now: object) -> int:
+    """Return a time in unix seconds; for None, that of this machine. Raises `TypeError`: a NaN would pass every check
+    of time."""
+    if now is None:
+        return unix_seconds()
+    if type(now) is not int:
+        raise TypeError(f"now is {type(now).__name__}, not whole unix seconds: write now=int(time.time())")
+    return now
 
 
-def ask_store(need: ValidateChallenge | ConsumeChallenge) -> Generator[Need, object, None]:
-    """[acceptance] and [consumption] of `verify`: ask the store about the challenge. However the store refuses or
-    fails, the text of the refusal is the same."""
-    try:
-        refusal = yield need
-    except Exception as error:
-        refusal = error
-    if refusal is not None:
-        raise invalid("unknown_challenge", "challenge was not issued by this verifier or has already been used")
+def scope_of(required: object) -> str:
+    """Return the required scope, "" for `UNSET`. Raises `TypeError`, and `ValueError` for an empty one."""
+    if required is UNSET:
+        return ""
+    if not isinstance(required, str):
+        found = type(required).__name__
+        raise TypeError(f"required_scope is {found}, not a text: refuse a tool that is not known before its proof")
+    if not required:
+        raise ValueError("required_scope is empty, and would require nothing: leave it out if that is meant")
+    return required
+
+
+def context_of(session_context: bytes | None) -> bytes:
+    """Return the required session context, b"" for None. Raises `ValueError` for an empty one."""
+    if session_context == b"":
+        raise ValueError("session_context is empty, and would bind a proof to nothing: leave it out if that is meant")
+    return session_context or b""

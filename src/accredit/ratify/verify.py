@@ -29,16 +29,8 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from msgspec import UNSET, Struct, UnsetType
 
 from accredit.base.caching import RecentlyUsed
-from accredit.base.clock import unix_seconds
 from accredit.limits import CHALLENGE_WINDOW_SECONDS, MAX_DELEGATION_CHAIN_DEPTH
 from accredit.ratify.challenges import ChallengeStore
-from accredit.ratify.checks import (
-    check_challenge_length,
-    check_challenge_signature,
-    check_freshness,
-    check_session,
-    check_stream,
-)
 from accredit.ratify.constraints import Evaluator, evaluate
 from accredit.ratify.facts import VerifierContext
 from accredit.ratify.hybrid import (
@@ -50,16 +42,24 @@ from accredit.ratify.hybrid import (
 )
 from accredit.ratify.needs import (
     ConsumeChallenge,
+    IsRevoked,
     Need,
     Steps,
     ValidateChallenge,
-    ask_revoked,
-    ask_store,
+    context_of,
+    moment_of,
     run,
-    run_to_result,
+    scope_of,
 )
 from accredit.ratify.results import IdentityStatus, Refusal, VerifyResult, build_refusal, invalid
 from accredit.ratify.scopes import DELEGATE, intersect, unknown_scope
+from accredit.ratify.signable import (
+    check_challenge_length,
+    check_challenge_signature,
+    check_freshness,
+    check_session,
+    check_stream,
+)
 from accredit.ratify.structures import (
     PROTOCOL_VERSION,
     DelegationCert,
@@ -181,6 +181,16 @@ def verification(bundle: ProofBundle, terms: Terms) -> Steps:
     return run_to_result(_steps(bundle, terms))
 
 
+def run_to_result(steps: Steps) -> Steps:
+    """Run the steps. If they raise anything, turn that into a result."""
+    try:
+        return (yield from steps)
+    except Refusal as refusal:
+        return refusal.result
+    except Exception as error:  # fail closed: an object that was not decoded can hold anything
+        return invalid("invalid", f"can't be verified ({type(error).__name__})").result
+
+
 def _steps(bundle: ProofBundle, terms: Terms) -> Steps:
     _check_shape(bundle)  # [certificates] to [bounds]
     check_session("bundle", bundle.session_context, terms.session_context)  # [context]
@@ -212,35 +222,6 @@ def _steps(bundle: ProofBundle, terms: Terms) -> Steps:
         granted_scope=granted,
         root_checked=terms.roots is not None,
     )
-
-
-def moment_of(now: object) -> int:
-    """Return a time in unix seconds; for None, that of this machine. Raises `TypeError`: a NaN would pass every check
-    of time."""
-    if now is None:
-        return unix_seconds()
-    if type(now) is not int:
-        raise TypeError(f"now is {type(now).__name__}, not whole unix seconds: write now=int(time.time())")
-    return now
-
-
-def scope_of(required: object) -> str:
-    """Return the required scope, "" for `UNSET`. Raises `TypeError`, and `ValueError` for an empty one."""
-    if required is UNSET:
-        return ""
-    if not isinstance(required, str):
-        found = type(required).__name__
-        raise TypeError(f"required_scope is {found}, not a text: refuse a tool that is not known before its proof")
-    if not required:
-        raise ValueError("required_scope is empty, and would require nothing: leave it out if that is meant")
-    return required
-
-
-def context_of(session_context: bytes | None) -> bytes:
-    """Return the required session context, b"" for None. Raises `ValueError` for an empty one."""
-    if session_context == b"":
-        raise ValueError("session_context is empty, and would bind a proof to nothing: leave it out if that is meant")
-    return session_context or b""
 
 
 def verify_chain(chain: Sequence[DelegationCert], *, now: int, vocabulary: Iterable[str] = ()) -> VerifyResult:
@@ -300,6 +281,29 @@ def _chain_steps(chain: Sequence[DelegationCert], terms: Terms) -> Steps:
         agent_id=chain[0].subject_id,
         granted_scope=intersect(cert.scope for cert in chain),
     )
+
+
+def ask_revoked(index: int, cert_id: str) -> Generator[Need, object, bool]:
+    """[chain] of `verify`: ask whether a certificate is revoked. If the lookup fails or has no answer, refuse the
+    certificate."""
+    try:
+        revoked = yield IsRevoked(cert_id)
+    except Exception as error:
+        raise invalid("revocation_error", f"cert {index}: revocation lookup failed: {error}") from None
+    if revoked is None:
+        raise invalid("revocation_error", f"cert {index}: revocation lookup failed: no answer")
+    return bool(revoked)
+
+
+def ask_store(need: ValidateChallenge | ConsumeChallenge) -> Generator[Need, object, None]:
+    """[acceptance] and [consumption] of `verify`: ask the store about the challenge. However the store refuses or
+    fails, the text of the refusal is the same."""
+    try:
+        refusal = yield need
+    except Exception as error:
+        refusal = error
+    if refusal is not None:
+        raise invalid("unknown_challenge", "challenge was not issued by this verifier or has already been used")
 
 
 def _check_depth(chain: Sequence[DelegationCert]) -> None:

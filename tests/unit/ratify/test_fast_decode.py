@@ -8,8 +8,8 @@ from tests.unit.ratify.world import CONTEXT, certificate, chain, constrained, pr
 from accredit.base.caching import RecentlyUsed
 from accredit.errors import WireError
 from accredit.ratify import DelegationCert, ProofBundle, decode_proof_bundle
-from accredit.ratify import fast_decode as proofs
-from accredit.ratify.fast_decode import MAX_GLIMPSED_TEXTS, MAX_REMEMBERED_TEXTS
+from accredit.ratify import structures as proofs
+from accredit.ratify.structures import MAX_GLIMPSED_TEXTS, MAX_REMEMBERED_TEXTS
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def test_a_text_that_comes_again_is_one_object_from_then_on(spaced: bool) -> Non
     assert third is fourth
 
 
-@pytest.mark.holds("ratify/fast_decode", "constraints")
+@pytest.mark.holds("ratify/structures", "constraints")
 def test_constraints_are_no_hindrance() -> None:
     *_, third, fourth = read_often(constrained({"type": "max_rate", "count": 1, "window_s": 60}))
     assert third is fourth
@@ -58,7 +58,7 @@ def test_the_same_beginning_is_not_the_same_text() -> None:
             assert decode_proof_bundle(proof([cert]).encode()).delegations == (cert,)
 
 
-@pytest.mark.holds("ratify/fast_decode", "backslash", "repetition", "zero", "base64")
+@pytest.mark.holds("ratify/structures", "backslash", "repetition", "zero", "base64")
 def test_the_rest_of_a_known_proof_is_read_as_strictly_as_ever() -> None:
     bundle = proof(chain(2), session_context=CONTEXT)
     read_often(bundle)

@@ -43,7 +43,7 @@ from accredit.ratify.verify import Terms, constraints_fault, verification
 from accredit.ratify.verify import _check_link as check_link
 
 pytestmark = [
-    pytest.mark.holds("ratify/checks"),
+    pytest.mark.holds("ratify/signable"),
     pytest.mark.holds("ratify/results"),
     pytest.mark.holds("ratify/needs"),
 ]
