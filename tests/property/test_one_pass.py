@@ -1,7 +1,7 @@
 """One pass and the passes of `text` say the same of every text, and for the same reason.
 
 Everything that reads is asked twice: as it is, and with the one pass silent. Where there is no wheel of the parser both
-are the same; `test_text` says that it is there where it should be.
+are the same; `test_text_one_pass` says that it is there where it should be.
 """
 
 import itertools
