@@ -13,7 +13,7 @@ from tests.world.upstream_client import Handler, client_of, timers
 from accredit.errors import AnswerError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.upstream.http import connection as connections
 from accredit.gateway.upstream.http import dialing, parsing
-from accredit.gateway.upstream.http.client import Answer, UpstreamClient
+from accredit.gateway.upstream.http.client import UpstreamClient
 from accredit.gateway.upstream.http.connection import Connection as ClientConnection
 
 pytestmark = [pytest.mark.usefixtures("loop_factory"), pytest.mark.holds("gateway/upstream/http/connection")]
