@@ -6,6 +6,8 @@ from accredit.errors import ConfigurationError
 from accredit.gateway.upstream.http.client import UpstreamClient
 from accredit.gateway.upstream.http.dialing import parse_origin
 
+pytestmark = pytest.mark.holds("gateway/upstream/http/dialing")
+
 
 @pytest.mark.parametrize(
     ("url", "host", "port", "authority", "target"),
