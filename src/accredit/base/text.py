@@ -1,7 +1,6 @@
-"""Makes text of any origin safe to show, and bytes into text. No I/O."""
+"""Makes text of any origin safe to show. No I/O."""
 
 import json
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 from accredit.errors import one_line as one_line
 from accredit.limits import MAX_QUOTED
@@ -27,18 +26,3 @@ def escape_text(text: str) -> str:
 def several(number: int, what: str) -> str:
     """Return a number with a word in the right form: `1 call`, `2 calls`."""
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def encode_base64url(data: bytes) -> bytes:
-    """Return base64url without padding (RFC 4648 section 5)."""
-    return urlsafe_b64encode(data).rstrip(b"=")
-
-
-def decode_base64url(text: bytes | str) -> bytes:
-    """Decode base64url without padding. Raises `ValueError` for all but the one spelling that `encode_base64url` gives
-    the result: Python's decoder ignores other characters, padding and unused bits."""
-    text = text.encode("ascii") if isinstance(text, str) else text
-    data = urlsafe_b64decode(text + b"=" * (-len(text) % 4))
-    if encode_base64url(data) != text:
-        raise ValueError("another spelling of its base64url")
-    return data

@@ -14,7 +14,8 @@ from typing import cast
 
 import msgspec
 
-from accredit.base.text import encode_base64url, excerpt
+from accredit.base.text import excerpt
+from accredit.canonical import encode_base64url
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.encode import to_json
 from accredit.limits import MAX_PROOF_BUNDLE_BYTES

@@ -30,7 +30,7 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from accredit.base.addresses import without_slash
-from accredit.base.text import encode_base64url
+from accredit.canonical import encode_base64url
 from accredit.errors import OAuthError
 from accredit.oauth.forms import Parameters
 from accredit.oauth.uris import MAX_URI_CHARS, is_client_id

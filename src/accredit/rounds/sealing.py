@@ -33,7 +33,7 @@ from msgspec import Struct
 
 from accredit.base.caching import CachedProperty
 from accredit.base.deferred import Deferred
-from accredit.base.text import decode_base64url, encode_base64url
+from accredit.canonical import decode_base64url, encode_base64url
 from accredit.errors import ConfigurationError, SealError
 
 if TYPE_CHECKING:

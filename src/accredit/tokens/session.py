@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from accredit.base.deferred import Deferred
-from accredit.base.text import encode_base64url
+from accredit.canonical import encode_base64url
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_TOKEN_BYTES
 

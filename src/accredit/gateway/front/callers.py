@@ -38,7 +38,7 @@ from typing import NamedTuple
 
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
-from accredit.errors import AnswerError, MessageId, RequestError, SealError
+from accredit.errors import AnswerError, RequestError, SealError
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.admission.tool_directory import Ask
 from accredit.gateway.call import Call

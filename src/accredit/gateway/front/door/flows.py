@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
-from accredit.base.text import decode_base64url, encode_base64url
+from accredit.canonical import decode_base64url, encode_base64url
 from accredit.errors import OAuthError, SealError
 from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.oauth.answers import code_redirect, error_redirect

@@ -30,7 +30,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from accredit.base.caching import RecentlyUsed
-from accredit.base.text import decode_base64url, encode_base64url
+from accredit.canonical import decode_base64url, encode_base64url
 from accredit.errors import FrameError, MessageId
 from accredit.gateway.headers import SESSION_HEADER, RequestHead
 from accredit.jsonrpc.encode import to_json
