@@ -12,10 +12,13 @@ are:
   different in UTF-8.
 
 Property tests compare the results with those of `rfc8785`.
+
+Base64url is here, too: of each text there is one canonical spelling (RFC 4648 section 3.5).
 """
 
 import math
 import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from typing import Literal, cast
 
@@ -189,3 +192,18 @@ def _in_utf16_order(value: object) -> object:
 
 def _utf16(name: str) -> bytes:
     return name.encode("utf-16-be")
+
+
+def encode_base64url(data: bytes) -> bytes:
+    """Return base64url without padding (RFC 4648 section 5)."""
+    return urlsafe_b64encode(data).rstrip(b"=")
+
+
+def decode_base64url(text: bytes | str) -> bytes:
+    """Decode base64url without padding. Raises `ValueError` for all but the one spelling that `encode_base64url` gives
+    the result: Python's decoder ignores other characters, padding and unused bits."""
+    text = text.encode("ascii") if isinstance(text, str) else text
+    data = urlsafe_b64decode(text + b"=" * (-len(text) % 4))
+    if encode_base64url(data) != text:
+        raise ValueError("another spelling of its base64url")
+    return data

@@ -23,6 +23,8 @@ from accredit.rounds import elicit, input_required, with_input_required
 from accredit.server import ProofGuard, current_dropped_keys, drop_unreadable_answers, require
 from accredit.stores import MemoryStore, RevocationLists
 
+pytestmark = pytest.mark.holds("server/gate", "answers")
+
 VERSION = "2026-07-28"
 SCOPE = "email:read"
 YES = {"action": "accept", "content": {"sure": True}}

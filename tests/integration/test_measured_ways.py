@@ -33,7 +33,7 @@ pytestmark = [
     pytest.mark.holds("gateway/upstream/measured"),
     pytest.mark.holds("telemetry/operations"),
     pytest.mark.holds("telemetry/metrics"),
-    pytest.mark.holds("telemetry/timed_store"),
+    pytest.mark.holds("telemetry/metrics"),
 ]
 
 ENTRY = Entry(scope="mcp:tool")

@@ -69,6 +69,21 @@ def answering(answer: Any, status: str = "200 OK") -> Any:
     return serve
 
 
+class Hanging:
+    """A server that says nothing until it is let go. It was `asked` for these methods."""
+
+    def __init__(self) -> None:
+        self.came, self.left = asyncio.Event(), asyncio.Event()
+        self.asked: list[str] = []
+
+    async def __call__(self, connection: Connection) -> None:
+        request = await connection.request()
+        assert request is not None
+        self.asked.append(json.loads(request.body)["method"])
+        self.came.set()
+        await self.left.wait()
+
+
 # --- names ------------------------------------------------------------------------------------------
 
 
@@ -300,75 +315,38 @@ async def test_callers_of_a_server_that_hangs_fill_its_part_of_the_room_alone(
     trust: Trust, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accredit.gateway.room.MAX_CALLS", 8)
-    came = asyncio.Event()
-    left = asyncio.Event()
-
-    async def hang(connection: Connection) -> None:
-        await connection.request()
-        came.set()
-        await left.wait()
-
+    hanging = Hanging()
     call = modern({"name": "files__x", "arguments": {}})
 
-    several = Several(trust, required=False, merge=True, handlers={"files": hang})
+    several = Several(trust, required=False, merge=True, handlers={"files": hanging})
     async with several, asyncio.TaskGroup() as group:
         held = [group.create_task(several.send_merged(call)) for _ in range(4)]
-        await came.wait()
+        await hanging.came.wait()
         statuses = {(await several.send_merged(modern(CALL))).status for _ in range(8)}
         refused = await several.send_merged(call)
-        left.set()
+        hanging.left.set()
         assert (refused.status, error_of(refused)["message"]) == (503, "Too many calls")
         assert statuses == {200}
         assert {(await each).status for each in held} <= {502, 503}
 
 
-async def test_a_server_whose_room_is_full_is_left_out_of_lists_at_once(
-    trust: Trust, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("accredit.gateway.room.MAX_CALLS", 2)
-    came = asyncio.Event()
-    left = asyncio.Event()
-
-    async def hang(connection: Connection) -> None:
-        await connection.request()
-        came.set()
-        await left.wait()
-
-    several = Several(trust, required=False, merge=True, handlers={"files": hang})
-    async with several, asyncio.TaskGroup() as group:
-        held = group.create_task(several.send_merged(modern({"name": "files__x", "arguments": {}})))
-        await came.wait()
-        listed = result_of(await several.send_merged(modern({}, method="tools/list")))
-        assert listed["_meta"] == {UNAVAILABLE: ["files"]}
-        assert listed["tools"]
-        left.set()
-        assert (await held).status in (502, 503)
-
-
-async def test_a_server_whose_room_is_full_is_not_asked_to_begin_a_session_either(
-    trust: Trust, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("posted", [modern({}, method="tools/list"), initialize()], ids=["a list", "a session"])
+async def test_a_server_whose_room_is_full_is_left_out_at_once_and_not_asked(
+    posted: Posted, trust: Trust, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else whoever begins sessions of all would take the connections that callers of one server need."""
     monkeypatch.setattr("accredit.gateway.room.MAX_CALLS", 2)
-    came = asyncio.Event()
-    left = asyncio.Event()
-    asked: list[str] = []
+    hanging = Hanging()
 
-    async def hang(connection: Connection) -> None:
-        request = await connection.request()
-        assert request is not None
-        asked.append(json.loads(request.body)["method"])
-        came.set()
-        await left.wait()
-
-    several = Several(trust, required=False, merge=True, handlers={"files": hang})
+    several = Several(trust, required=False, merge=True, handlers={"files": hanging})
     async with several, asyncio.TaskGroup() as group:
         held = group.create_task(several.send_merged(modern({"name": "files__x", "arguments": {}})))
-        await came.wait()
-        begun = result_of(await several.send_merged(initialize()))
-        assert begun["_meta"] == {UNAVAILABLE: ["files"]}
-        assert asked == ["tools/call"]
-        left.set()
+        await hanging.came.wait()
+        said = result_of(await several.send_merged(posted))
+        assert said["_meta"] == {UNAVAILABLE: ["files"]}
+        assert said.get("tools") != []
+        assert hanging.asked == ["tools/call"]
+        hanging.left.set()
         assert (await held).status in (502, 503)
 
 

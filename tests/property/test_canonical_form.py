@@ -9,7 +9,13 @@ import rfc8785
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from accredit.canonical import MAX_REWRITTEN_NUMBERS, canonical, has_wide_integer
+from accredit.canonical import (
+    MAX_REWRITTEN_NUMBERS,
+    canonical,
+    decode_base64url,
+    encode_base64url,
+    has_wide_integer,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("canonical")]
 
@@ -96,3 +102,13 @@ def test_numbers_that_are_written_one_by_one_are_bounded(number: bytes) -> None:
 def test_what_has_no_form_is_a_value_error_and_nothing_else(value: Any, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         canonical([value], wide_integers="as doubles")
+
+
+@given(st.binary(max_size=40), st.text("Aa0-_=+/ \n\xe9", max_size=6))
+def test_base64url_has_one_spelling(data: bytes, text: str) -> None:
+    assert decode_base64url(encode_base64url(data)) == data
+    try:
+        decoded = decode_base64url(text)
+    except ValueError:
+        return
+    assert encode_base64url(decoded).decode() == text

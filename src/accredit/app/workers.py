@@ -54,18 +54,21 @@ class Reading(NamedTuple):
     files: bytes
     pid_file: PidFile | None
 
+    def leave(self) -> None:
+        """Close the file of the parent's id, in a forked child."""
+        if self.pid_file is not None:
+            self.pid_file.leave()
+
 
 Serve = Callable[[int, bool, Orders], int]
 
 
-def run_workers(
-    count: int, listener: socket.socket, serve: Serve, *, ending_seconds: int, reading: Reading | None = None
-) -> int:
+def run_workers(count: int, listener: socket.socket, serve: Serve, *, ending_seconds: int, reading: Reading) -> int:
     """Keep `count` processes running `serve(lifeline, first, orders)` until told to stop; return the exit code.
 
     `listener` is what they serve; it is closed here when the shutdown begins, so that clients are refused once no
     worker accepts. Shutdown may take `ending_seconds`. `first` is true for one worker at the start. `serve` returns 0
-    after a requested stop, and another number if it could not start. Without a `reading`, SIGHUP does nothing.
+    after a requested stop, and another number if it could not start.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
     return _Workers(count, listener, serve, ending_seconds, reading).run()
@@ -73,7 +76,7 @@ def run_workers(
 
 class _Workers:
     def __init__(
-        self, count: int, listener: socket.socket, serve: Serve, ending_seconds: int, reading: Reading | None
+        self, count: int, listener: socket.socket, serve: Serve, ending_seconds: int, reading: Reading
     ) -> None:
         self._count = count
         self._listener = listener
@@ -85,7 +88,7 @@ class _Workers:
         self._stopping = False
         self._exit_code = 0
         self._reading = reading
-        self._reports = Reports(reading.pid_file if reading is not None else None)
+        self._reports = Reports(reading.pid_file)
         self._reload: TwoPhases | None = None
         self._again = False
         self._short = False
@@ -101,7 +104,7 @@ class _Workers:
                 self._reap()
             elif received == signal.SIGALRM and not self._stopping:
                 self._fill(announcing=False)
-            elif received == signal.SIGHUP and not self._terminal_gone():
+            elif received == signal.SIGHUP and not self._reading.start.terminal_gone():
                 self._again = not self._stopping
                 self._read_again()
             elif received is None:
@@ -119,12 +122,9 @@ class _Workers:
         info = signal.sigtimedwait(_WAITED, RELOAD_LOOK_SECONDS)
         return info.si_signo if info is not None else None
 
-    def _terminal_gone(self) -> bool:
-        return self._reading is not None and self._reading.start.terminal_gone()
-
     def _read_again(self) -> None:
         """Begin a reload, if one is pending and none is under way."""
-        if not self._again or self._reload is not None or self._reading is None or self._stopping:
+        if not self._again or self._reload is not None or self._stopping:
             return
         self._again = False
         reading, files = self._reading, self._in_force.files if self._in_force is not None else self._reading.files
@@ -132,8 +132,7 @@ class _Workers:
         def check() -> ConfigurationChange:
             os.close(self._held)
             self._listener.close()
-            if reading.pid_file is not None:
-                reading.pid_file.leave()
+            reading.leave()
             return check_change(reading.start, ReadFiles.of(files))
 
         self._reload = TwoPhases(self._reports.begun(), check, self._workers)
@@ -179,8 +178,7 @@ class _Workers:
             os.close(self._held)
             for each in (ours, *self._workers.values()):
                 each.close()
-            if self._reading is not None and self._reading.pid_file is not None:
-                self._reading.pid_file.leave()
+            self._reading.leave()
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             signal.signal(signal.SIGHUP, _ignore)  # it is for the parent, if the whole group gets it
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED)

@@ -14,7 +14,14 @@ from accredit.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from accredit.jsonrpc.encode import INTERNAL_ERROR, INVALID_ANSWER, UNAVAILABLE, UPSTREAM_ERROR, error_frame
+from accredit.jsonrpc.encode import (
+    INTERNAL_ERROR,
+    INVALID_ANSWER,
+    INVALID_REQUEST,
+    UNAVAILABLE,
+    UPSTREAM_ERROR,
+    error_frame,
+)
 from accredit.limits import BUSY_RETRY_SECONDS
 from accredit.tokens import challenge
 
@@ -33,6 +40,12 @@ class Refusal(Struct, frozen=True):
     def frame(self, id: MessageId | None = None) -> bytes:
         """Return the error response, for the request `id` if it is known."""
         return error_frame(self.id if id is None else id, self.code, self.message, self.data)
+
+
+def session_not_found(id: MessageId | None = None) -> RequestError:
+    """Return the refusal of a session that is over, unknown, or somebody else's: the same for all. `id` is the
+    request's id."""
+    return RequestError(INVALID_REQUEST, "Session not found", id=id, status=404, word="session_not_found")
 
 
 def too_little_memory() -> RequestError:

@@ -86,7 +86,7 @@ def propose(
     counted = {
         one.route.text: texts
         for one in new
-        if (texts := [each.text for each in alike[_length(one.route)] if there[each.text] != one.needs
+        if (texts := [each.text for each in alike[one.route.length] if there[each.text] != one.needs
                       and _could_count(one.route, each)])
     }  # fmt: skip
     kept: dict[str, Proposal] = {}
@@ -107,7 +107,7 @@ def _leave_ambiguous(kept: dict[str, Proposal], out: list[tuple[Proposal, str]])
     left = [one for one, _ in out]
     while left:
         lost = left.pop()
-        for route in alike[_length(lost.route)]:
+        for route in alike[lost.route.length]:
             one = kept.get(route.text)
             if one is not None and one.needs != lost.needs and _could_count(lost.route, route):
                 del kept[route.text]
@@ -182,7 +182,7 @@ def _fault(one: Proposal, table: RouteTable) -> str | None:
 
 def _could_count(lost: Route, kept: Route) -> bool:
     """Return whether a request of an operation could count as another route, as the operation has none."""
-    pairs = [*zip(_bare(lost), _bare(kept), strict=False)]
+    pairs = [*zip(lost.bare, kept.bare, strict=False)]
     if any(None not in (a, b) and _MIXED not in (a, b) and fold(a or "") != fold(b or "") for a, b in pairs):
         return False
     wider = any(a is not None and b is None for a, b in pairs)
@@ -194,16 +194,8 @@ def _place(route: Route) -> tuple[str, tuple[str | None, ...]]:
     return route.method, route.segments
 
 
-def _bare(route: Route) -> tuple[str | None, ...]:
-    return route.segments[:-1] if len(route.segments) > 1 and route.segments[-1] == "" else route.segments
-
-
-def _length(route: Route) -> tuple[str, int]:
-    return route.method, len(_bare(route))
-
-
 def _by_length(routes: Iterable[Route]) -> dict[tuple[str, int], list[Route]]:
     found: dict[tuple[str, int], list[Route]] = defaultdict(list)
     for route in routes:
-        found[_length(route)].append(route)
+        found[route.length].append(route)
     return found

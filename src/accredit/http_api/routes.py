@@ -39,6 +39,17 @@ class Route(NamedTuple):
     segments: tuple[str | None, ...]
     names: tuple[str, ...]
 
+    @property
+    def bare(self) -> tuple[str | None, ...]:
+        """The segments, without the empty one that a slash at the end makes."""
+        return self.segments[:-1] if len(self.segments) > 1 and self.segments[-1] == "" else self.segments
+
+    @property
+    def length(self) -> tuple[str, int]:
+        """The method and the number of segments, not counting a slash at the end: only routes that have the same could
+        match one request."""
+        return self.method, len(self.bare)
+
 
 class Match(NamedTuple):
     """The route that a request matches, and the decoded values of its parameters."""
@@ -68,7 +79,7 @@ class RouteTable:
         self.routes: dict[str, Route] = {}
         self._root = _Node()
         self._alike: dict[tuple[str, int], list[Route]] = defaultdict(list)
-        """The routes by method and number of segments, not counting a slash at the end."""
+        """The routes by `length`."""
         for text in texts:
             self.add(text)
 
@@ -78,7 +89,7 @@ class RouteTable:
         if len(self.routes) == MAX_ROUTES:
             raise ValueError(f"has more than {MAX_ROUTES} routes")
         self._check_literals(route)
-        alike = self._alike[route.method, len(_bare(route))]
+        alike = self._alike[route.length]
         for other in alike:
             _check_pair(other, route)
         alike.append(route)
@@ -169,10 +180,6 @@ def read_route(text: str) -> Route:
 
 def _twin() -> RequestError:
     return unclear("a segment is that of a route but for case, blanks or dots")
-
-
-def _bare(route: Route) -> tuple[str | None, ...]:
-    return route.segments[:-1] if len(route.segments) > 1 and route.segments[-1] == "" else route.segments
 
 
 def _check_pair(one: Route, other: Route) -> None:

@@ -9,13 +9,13 @@
   possible.
 """
 
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import cast
 
 import msgspec
 
 from accredit.base.text import excerpt
+from accredit.canonical import encode_base64url
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.encode import to_json
 from accredit.limits import MAX_PROOF_BUNDLE_BYTES
@@ -57,7 +57,7 @@ _NO_ANSWER = "store_unavailable"
 
 def encode_proof_header(bundle: bytes) -> bytes:
     """Return the value of `Ratify-Proof` for a bundle's JSON."""
-    return urlsafe_b64encode(bundle).rstrip(b"=")
+    return encode_base64url(bundle)
 
 
 def decode_proof_header(value: bytes) -> bytes | None:

@@ -25,12 +25,12 @@ Codes and refresh tokens are random, and only their SHA-256 is kept. The store k
 import hashlib
 import hmac
 import re
-from base64 import urlsafe_b64encode
 from collections.abc import Collection
 
 from msgspec import Struct
 
 from accredit.base.addresses import without_slash
+from accredit.canonical import encode_base64url
 from accredit.errors import OAuthError
 from accredit.oauth.forms import Parameters
 from accredit.oauth.uris import MAX_URI_CHARS, is_client_id
@@ -172,7 +172,7 @@ def fits(verifier: str, challenge: str) -> bool:
 
 def challenge_of(verifier: str) -> str:
     """Return the challenge (S256) of a verifier."""
-    return urlsafe_b64encode(hashlib.sha256(verifier.encode("ascii")).digest()).rstrip(b"=").decode("ascii")
+    return encode_base64url(hashlib.sha256(verifier.encode("ascii")).digest()).decode("ascii")
 
 
 def find_endpoint(parameters: Parameters, endpoints: Collection[str]) -> str:

@@ -23,7 +23,6 @@ one use does not open for another. `session_ids` is one such use.
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
 from collections.abc import Sequence
@@ -34,6 +33,7 @@ from msgspec import Struct
 
 from accredit.base.caching import CachedProperty
 from accredit.base.deferred import Deferred
+from accredit.canonical import decode_base64url, encode_base64url
 from accredit.errors import ConfigurationError, SealError
 
 if TYPE_CHECKING:
@@ -138,9 +138,8 @@ class KeyRing:
         if len(nonce) != NONCE_BYTES:
             raise ValueError(f"a nonce has {NONCE_BYTES} bytes")
         key = self._keys[0]
-        return version + _encode(
-            key.id + nonce + key.cipher.encrypt(nonce, data, _associated_data(version, key, binding))
-        )
+        sealed = key.cipher.encrypt(nonce, data, _associated_data(version, key, binding))
+        return version + encode_base64url(key.id + nonce + sealed).decode()
 
     def unlock(self, version: str, text: str, binding: bytes) -> bytes:
         """Open a sealed text, by [version] to [tag]. The caller must have checked the text's length. Raises
@@ -228,11 +227,9 @@ def _parts(version: str, text: str) -> tuple[bytes, bytes, bytes]:
         raise SealError("not sealed here")
     encoded = text.removeprefix(version)
     try:
-        decoded = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
-    except (ValueError, binascii.Error):
-        raise SealError("no base64") from None
-    if _encode(decoded) != encoded:
-        raise SealError("another spelling of its base64")
+        decoded = decode_base64url(encoded)
+    except ValueError:
+        raise SealError("no base64, or another spelling of it") from None
     nonce_end = _KEY_ID_BYTES + NONCE_BYTES
     if len(decoded) < nonce_end:
         raise SealError("too short")
@@ -241,10 +238,6 @@ def _parts(version: str, text: str) -> tuple[bytes, bytes, bytes]:
 
 def _tag(key: _Key, data: bytes) -> bytes:
     return hmac.digest(key.key, data, "sha256")[:_TAG_BYTES]
-
-
-def _encode(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def _key_id(key: bytes) -> bytes:

@@ -30,10 +30,17 @@ from typing import Any, cast
 from accredit.base.deferred import install_extra
 from accredit.errors import ProofRefused, TokenError
 from accredit.policy import GUARDED
-from accredit.server.answers import current_dropped_keys
 from accredit.server.arguments import reading_of
 from accredit.server.assemble import Guard, check_requirements, check_scoped
-from accredit.server.gate import Gate, check_first, is_judged, put_first, to_mcp_error, undecided_error
+from accredit.server.gate import (
+    Gate,
+    check_first,
+    current_dropped_keys,
+    is_judged,
+    put_first,
+    to_mcp_error,
+    undecided_error,
+)
 from accredit.server.judge import Allowed, TargetInfo, current_authority, current_token, find_plain
 from accredit.server.lowlevel import look_at_start
 from accredit.server.requirements import require

@@ -11,7 +11,10 @@ If other middleware stands before it, all guarded messages are refused, and the 
   the revision pass. A request with a method that neither the revision nor the guard names (an extension's, tasks) gets
   -32601; such a notification is dropped.
 - [removal] Proof and token are removed, the token from any message. An allowed call carries the authorization in its
-  `_meta`, as behind the gateway. Unreadable answers are dropped (`answers`).
+  `_meta`, as behind the gateway.
+- [answers] Unreadable answers to a server's input requests are dropped. If one entry of `inputResponses` is wrapped in
+  `{method, result}`, or is not an object, the SDK refuses the whole request (-32602), and the tool's handler never
+  runs. Here the handler is told the keys of such entries, so that it can ask again.
 - [lists] A list says what each of its items requires. Items that the client could not use are left out.
 
 The SDK has already parsed the message. So a proof is judged in a form that is written from the parsed message: of
@@ -21,11 +24,13 @@ cover the values.
 A proof is bound to its call by a digest. The digest is over the parsed `params` without `_meta`, and without a `_token`
 that is removed. Apart from that it covers exactly the members that the client sent, including `"arguments": null`.
 
-Not checked here: messages that the server's own code sends.
+Not checked here: messages that the server's own code sends; and whether the other entries of `inputResponses` are valid
+answers. The SDK refuses a bare entry that is not a result of any kind.
 """
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -42,7 +47,8 @@ from accredit.jsonrpc.requests import check_meta
 from accredit.policy import GUARDED, LISTS, PROOFS, Entry, GuardedCall, guarded_call_from_values, proofs_in, refusals
 from accredit.policy.lists import KINDS, OWN_MEMBERS, Kind, ListView
 from accredit.policy.passing import AUTHORIZATION, authorization, is_claim
-from accredit.server.answers import drop_unreadable_answers
+from accredit.rounds import partition_input_responses
+from accredit.rounds.results import INPUT_REQUIRED_METHODS
 from accredit.server.judge import Allowed, Judge, TargetInfo
 from accredit.server.tokens import Context, without_tokens
 from accredit.tokens import VerifiedToken
@@ -59,6 +65,8 @@ Find = Callable[[Context, str, str], Awaitable[TargetInfo]]
 """Returns the server's target for a guarded method. For the list of templates, it finds a template by its text."""
 
 _NO_PROOF = Raw(b"")
+_RESPONSES = "inputResponses"
+_dropped: ContextVar[tuple[str, ...]] = ContextVar("accredit_dropped_keys", default=())
 _log = logging.getLogger("accredit.server")
 
 
@@ -138,6 +146,30 @@ class Gate:
                 shown.append({**item, "_meta": annotate_meta(item.get("_meta"), entry, view)})
         private = {"cacheScope": "private"} if view.private(kind) else {}
         return {**listed, kind.items: shown, **private}
+
+
+async def drop_unreadable_answers(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """Drop unreadable answers ([answers]), as a middleware of the SDK:
+    `MCPServer("mail", middleware=[drop_unreadable_answers])`.
+
+    For a server without a guard; a guard does this by itself.
+    """
+    params = ctx.params or {}
+    asks = ctx.method in INPUT_REQUIRED_METHODS
+    accepted, dropped = partition_input_responses(params.get(_RESPONSES) if asks else None)
+    if dropped:
+        ctx = replace(ctx, params={**params, _RESPONSES: accepted})
+    # Set even if nothing was dropped: a request that a handler makes must not see its caller's keys.
+    before = _dropped.set(tuple(dropped))
+    try:
+        return await call_next(ctx)
+    finally:
+        _dropped.reset(before)
+
+
+def current_dropped_keys() -> tuple[str, ...]:
+    """Return the keys of unreadable answers for the running tool, resource or prompt, so that it can ask again."""
+    return _dropped.get()
 
 
 def put_first(one: Any, among: list[Any]) -> None:

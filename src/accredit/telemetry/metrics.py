@@ -1,18 +1,23 @@
-"""One worker's counters, at a few hundred nanoseconds a count. I/O: the memory of its slot (`board`).
+"""One worker's counters, at a few hundred nanoseconds a count. I/O: the memory of its slot (`board`); a clock.
 
 Callers must pass values of labels from a bounded set (`labels`).
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
-from typing import Generic, TypeVar
+from time import perf_counter
+from types import SimpleNamespace
+from typing import Any, Generic, TypeVar, cast
 
+from accredit.ports import ProofStore
 from accredit.telemetry import families
 from accredit.telemetry.board import Labels, Slot
 from accredit.telemetry.families import Family
 
 _Key = TypeVar("_Key", bound=Hashable)
+_TIMED = ("issue", "look", "spend", "uses", "use", "room_at")
+"""The operations of a store that are timed."""
 
 
 class Number:
@@ -44,14 +49,14 @@ class Number:
 class Histogram(Generic[_Key]):
     """A histogram of durations for each key. `labels_of` returns the labels of a key."""
 
-    __slots__ = ("_family", "_first", "_labels_of", "_places", "_slot", "_sum", "bounds", "values")
+    __slots__ = ("_bounds", "_family", "_first", "_labels_of", "_places", "_slot", "_sum", "_values")
 
     def __init__(self, slot: Slot, family: Family, labels_of: Callable[[_Key], Labels]) -> None:
         self._slot = slot
-        self.values = slot.values
+        self._values = slot.values
         self._family = family
         self._labels_of = labels_of
-        self.bounds = family.bounds
+        self._bounds = family.bounds
         self._first = family.bounds[0]
         self._sum = len(family.bounds) + 1
         self._places: dict[_Key, int] = {}
@@ -60,44 +65,11 @@ class Histogram(Generic[_Key]):
         """Count a duration."""
         place = self._places.get(key)
         if place is None:
-            place = self.place(key)
-        values = self.values
+            place = self._places[key] = self._slot.place(self._family, self._labels_of(key))
+        values = self._values
         # Most are below the first bound.
-        values[place if seconds <= self._first else place + bisect_left(self.bounds, seconds)] += 1.0
+        values[place if seconds <= self._first else place + bisect_left(self._bounds, seconds)] += 1.0
         values[place + self._sum] += seconds
-
-    def place(self, key: _Key) -> int:
-        """Return the position of a series' first number."""
-        place = self._places[key] = self._slot.place(self._family, self._labels_of(key))
-        return place
-
-
-class Both(Generic[_Key]):
-    """Two histograms with the same bounds and keys, which are updated together."""
-
-    __slots__ = ("_bounds", "_first", "_one", "_other", "_places", "_sum", "_values")
-
-    def __init__(self, one: Histogram[_Key], other: Histogram[_Key]) -> None:
-        self._one = one
-        self._other = other
-        self._values = one.values
-        self._bounds = one.bounds
-        self._first = one.bounds[0]
-        self._sum = len(one.bounds) + 1
-        self._places: dict[_Key, tuple[int, int]] = {}
-
-    def observe(self, key: _Key, seconds: float, other_seconds: float) -> None:
-        """Count `seconds` in the first histogram, and `other_seconds` in the second."""
-        places = self._places.get(key)
-        if places is None:
-            places = self._places[key] = self._one.place(key), self._other.place(key)
-        place, other = places
-        values, first, at = self._values, self._first, self._sum
-        values[place + at] += seconds
-        values[other + at] += other_seconds
-        # Most are below the first bound.
-        values[place if seconds <= first else place + bisect_left(self._bounds, seconds)] += 1.0
-        values[other if other_seconds <= first else other + bisect_left(self._bounds, other_seconds)] += 1.0
 
 
 Ended = tuple[tuple[str, str], str]
@@ -127,3 +99,21 @@ class Metrics:
     def durations(self, family: Family, server: str) -> Histogram[Ended]:
         """Return the histogram of one server's operations."""
         return Histogram(self.slot, family, lambda ended: (*ended[0], ended[1], server))
+
+
+def time_store(store: ProofStore, seconds: Histogram[str]) -> ProofStore:
+    """Return a store that does what `store` does. How long each operation takes, whatever its result, goes into
+    `seconds`."""
+    timed = {op: partial(_time, op, getattr(store, op), seconds) for op in _TIMED}
+    others = {"ready": store.ready, "problem": store.problem, "aclose": store.aclose}
+    return cast("ProofStore", SimpleNamespace(**timed, **others))
+
+
+async def _time(
+    op: str, ask: Callable[..., Awaitable[Any]], seconds: Histogram[str], *values: object, **named: object
+) -> Any:
+    began = perf_counter()
+    try:
+        return await ask(*values, **named)
+    finally:
+        seconds.observe(op, perf_counter() - began)

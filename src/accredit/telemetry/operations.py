@@ -32,8 +32,7 @@ from accredit.telemetry.labels import (
     error_of,
     error_of_response,
 )
-from accredit.telemetry.metrics import Both, Metrics
-from accredit.telemetry.timed_store import time_store
+from accredit.telemetry.metrics import Metrics, time_store
 from accredit.telemetry.tracing import Span, SpanKind, SpanQueue, TraceContext, Tracer, trace_context
 
 _SESSION_DIGITS = 32
@@ -165,14 +164,12 @@ class Operation:
         meter, ended = self.meter, (self.labels, error)
         if self.at_server:
             meter.asked.observe(ended, now - self.began)
-        elif self.sent and self.heard and self.heard_error == error:
-            meter.both.observe(ended, now - self.began, self.heard - self.sent)
-        else:
-            meter.served.observe(ended, now - self.began)
-            if self.sent:
-                if not self.heard:
-                    self.heard, self.heard_error = now, error
-                meter.asked.observe((self.labels, self.heard_error), self.heard - self.sent)
+            return
+        meter.served.observe(ended, now - self.began)
+        if self.sent:
+            if not self.heard:
+                self.heard, self.heard_error = now, error
+            meter.asked.observe((self.labels, self.heard_error), self.heard - self.sent)
 
     def _hear(self, error: str, code: str = "") -> None:
         self.error = error
@@ -281,7 +278,6 @@ class Meter:
         self.tracer = tracer
         self.transports = transports or Transports()
         self.served, self.asked = metrics.durations(SERVER_SECONDS, server), metrics.durations(CLIENT_SECONDS, server)
-        self.both = Both(self.served, self.asked)
         self._metrics = metrics
         self._names = names or Names()
 

@@ -4,13 +4,13 @@ They are verified like any other token: by `Issuer(issuer, audience)`, with a ke
 """
 
 import hashlib
-from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from accredit.base.deferred import Deferred
+from accredit.canonical import encode_base64url
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_TOKEN_BYTES
 
@@ -96,9 +96,9 @@ def sign(key: "ec.EllipticCurvePrivateKey", claims: Struct, type: str = "JWT") -
     if not isinstance(key.curve, ec.SECP256R1):
         raise ConfigurationError("tokens are signed with a P-256 key", "use a key of that curve")
     header = _Header(_ALGORITHM, _thumbprint(key.public_key()), type)
-    signed = b".".join(_base64url(msgspec.json.encode(part)) for part in (header, claims))
+    signed = b".".join(encode_base64url(msgspec.json.encode(part)) for part in (header, claims))
     signature = jwt.get_algorithm_by_name(_ALGORITHM).sign(signed, key)
-    token = b".".join((signed, _base64url(signature))).decode("ascii")
+    token = b".".join((signed, encode_base64url(signature))).decode("ascii")
     if len(token) > MAX_TOKEN_BYTES:
         raise ConfigurationError(f"a token has at most {MAX_TOKEN_BYTES} characters", "name fewer tools")
     return token
@@ -112,12 +112,8 @@ def public_jwk(key: "ec.EllipticCurvePublicKey") -> dict[str, str]:
 def _thumbprint(key: "ec.EllipticCurvePublicKey") -> str:
     """Return the id of a key: its JWK thumbprint (RFC 7638), SHA-256 in base64url."""
     canonical = msgspec.json.encode(_members(key), order="sorted")
-    return _base64url(hashlib.sha256(canonical).digest()).decode("ascii")
+    return encode_base64url(hashlib.sha256(canonical).digest()).decode("ascii")
 
 
 def _members(key: "ec.EllipticCurvePublicKey") -> dict[str, str]:
     return algorithms.ECAlgorithm.to_jwk(key, as_dict=True)
-
-
-def _base64url(data: bytes) -> bytes:
-    return urlsafe_b64encode(data).rstrip(b"=")

@@ -12,7 +12,8 @@ pytestmark = pytest.mark.slow
 
 PARENT = """
 import os, pathlib, signal, socket, sys
-from accredit.app.workers import run_workers
+from accredit.app.configured import Start
+from accredit.app.workers import Reading, run_workers
 from accredit.base.log_events import configure_logs
 
 configure_logs("info", "json")
@@ -20,7 +21,8 @@ configure_logs("info", "json")
 def serve(lifeline, first, orders):
 {body}
 
-sys.exit(run_workers(2, socket.socket(), serve, ending_seconds=60))
+reading = Reading(Start(None, {{}}, {{}}), b"", None)
+sys.exit(run_workers(2, socket.socket(), serve, ending_seconds=60, reading=reading))
 """
 
 

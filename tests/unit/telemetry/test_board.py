@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from accredit.telemetry import Board, Metrics
 from accredit.telemetry.board import MAX_SERIES, OTHER
 from accredit.telemetry.families import BREAKERS, CLIENT_SECONDS, DECISIONS, FAMILIES, LOG_QUEUE, SERVER_SECONDS, STARTS
-from accredit.telemetry.metrics import Both
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("telemetry/board"), pytest.mark.holds("telemetry/families")]
 
@@ -131,18 +130,14 @@ def test_two_threads_make_no_series_twice() -> None:
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("at_once", [False, True])
-def test_a_bound_belongs_to_the_bucket_that_it_ends(at_once: bool) -> None:
+def test_a_bound_belongs_to_the_bucket_that_it_ends() -> None:
     board = Board()
     metrics = Metrics(board.slot())
     served, asked = metrics.durations(SERVER_SECONDS, ""), metrics.durations(CLIENT_SECONDS, "")
-    both, ping = Both(served, asked), (("ping", ""), "")
+    ping = (("ping", ""), "")
     for seconds, other in ((0.0, 301), (0.01, 300), (0.010001, 0.010001), (300, 0.01), (301, 0.0)):
-        if at_once:
-            both.observe(ping, seconds, other)
-        else:
-            served.observe(ping, seconds)
-            asked.observe(ping, other)
+        served.observe(ping, seconds)
+        asked.observe(ping, other)
     for family in (SERVER_SECONDS, CLIENT_SECONDS):
         ((*buckets, total),) = board.totals()[family].values()
         assert (buckets[0], buckets[1], buckets[-2], buckets[-1]) == (2, 1, 1, 1)

@@ -14,7 +14,7 @@ from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.ports import ProofStore
 from accredit.stores import MemoryStore
 from accredit.telemetry import Batched, Meter, Names, Operation, Transports
-from accredit.telemetry.timed_store import time_store
+from accredit.telemetry.metrics import time_store
 
 GOOD = Success(1, Raw(b"{}"), b"{}")
 

@@ -38,7 +38,7 @@ from typing import NamedTuple
 
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
-from accredit.errors import AnswerError, MessageId, RequestError, SealError
+from accredit.errors import AnswerError, RequestError, SealError
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.admission.tool_directory import Ask
 from accredit.gateway.call import Call
@@ -52,6 +52,7 @@ from accredit.gateway.front.session_ids import (
     subject_of,
 )
 from accredit.gateway.headers import SESSION_HEADER, RequestHead
+from accredit.gateway.replies import session_not_found
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.turns import next_turn
 from accredit.jsonrpc.encode import INVALID_REQUEST
@@ -159,7 +160,7 @@ class SealedSessions(Sessions):
         if id is not None:
             found = self._found(named)
             if found is None or not hmac.compare_digest(found.state.subject, subject):
-                raise not_found(exchange.request_id)
+                raise session_not_found(exchange.request_id)
             exchange.head, own = found.head, found.state.id
             exchange.shows_pages = exchange.shows_pages or found.state.shows_pages
         naming = _Naming(self, id, own, subject, shows_pages=exchange.shows_pages)
@@ -208,12 +209,6 @@ def sessions_of(settings: GatewaySettings, *, live_here: bool, before: Sessions 
         if not settings.upstream.others:  # a single replica has no name
             server = f"{server} {next(iter(settings.homes))}"
     return SealedSessions(SessionIds(settings.rounds.ring, replicas=replicas, server=server))
-
-
-def not_found(id: MessageId | None = None) -> RequestError:
-    """Return the refusal for a session that is unknown or somebody else's: the same for both. `id` is the request's
-    id."""
-    return RequestError(INVALID_REQUEST, "Session not found", id=id, status=404, word="session_not_found")
 
 
 class _Found(NamedTuple):

@@ -21,7 +21,6 @@ from accredit.gateway.front.callers import (
     HttpAuthenticator,
     SealedSessions,
     Sessions,
-    not_found,
     principal_of,
     sessions_of,
 )
@@ -29,6 +28,7 @@ from accredit.gateway.front.endpoint import Intake
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.session_ids import Principal
 from accredit.gateway.headers import LAST_EVENT_HEADER, SESSION_HEADER, check_once, check_request
+from accredit.gateway.replies import session_not_found
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.http.client import ANYWHERE, Answer, Route
 from accredit.gateway.upstream.http.relay import HttpRelay
@@ -169,7 +169,7 @@ class LegacySse(Intake[Exchange]):
         if self._authenticator is not None:
             await self._authenticator.of_message(client, call, message, None)  # 6
             if principal_of(call.token) != session.principal:
-                raise not_found()
+                raise session_not_found()
         else:
             self._sessions_of_headers.enter(client, client.head, NOBODY)
 
@@ -210,7 +210,7 @@ class LegacySse(Intake[Exchange]):
         named = parse_qs(exchange.head.query.decode("latin-1")).get("session_id", [""])
         session = self._sessions.get(named[0])
         if session is None:
-            raise not_found()
+            raise session_not_found()
         return session
 
     async def _forward(self, exchange: Exchange, message: Frame | Batch, session: _Session) -> None:

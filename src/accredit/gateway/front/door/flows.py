@@ -9,7 +9,6 @@ Only the last step asks the store.
 - [new-key] A second consent to the same client makes a new key, and ends what was granted to the old one.
 """
 
-import base64
 import hashlib
 import secrets
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
+from accredit.canonical import decode_base64url, encode_base64url
 from accredit.errors import OAuthError, SealError
 from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.oauth.answers import code_redirect, error_redirect
@@ -121,16 +121,16 @@ class Flows:
     def draw_tagged(self, kind: bytes) -> str:
         """Return a secret of `SECRET_CHARS` that `has_tagged` knows again ([known-again])."""
         drawn = self.draw(_DRAWN_BYTES)
-        return _encode(drawn + self._tags.tag(kind + drawn))
+        return encode_base64url(drawn + self._tags.tag(kind + drawn)).decode()
 
     def has_tagged(self, kind: bytes, secret: str) -> bool:
         """Return whether a gateway of this store has drawn a secret of this kind."""
         try:
-            decoded = base64.urlsafe_b64decode(secret + "=")
+            decoded = decode_base64url(secret)
         except ValueError:
             return False
         drawn, tag = decoded[:_DRAWN_BYTES], decoded[_DRAWN_BYTES:]
-        return _encode(decoded) == secret and self._tags.has_tagged(tag, kind + drawn)
+        return self._tags.has_tagged(tag, kind + drawn)
 
     async def give_code(
         self, flow: Flow, subject: str, seeds: bytes, chain: Sequence[DelegationCert], change: Change
@@ -176,10 +176,6 @@ class Flows:
 def key_of(seeds: bytes) -> HybridPrivateKey:
     """Return an agent's key from its two seeds."""
     return HybridPrivateKey(seeds[:SEED_BYTES], seeds[SEED_BYTES:])
-
-
-def _encode(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def _binding(browser: str, field: str) -> bytes:

@@ -25,13 +25,13 @@ import asyncio
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from accredit.errors import RequestError, UpstreamError, UpstreamLeftOut, UpstreamTimeout
+from accredit.errors import UpstreamError, UpstreamLeftOut, UpstreamTimeout
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, RequestHead
+from accredit.gateway.replies import session_not_found
 from accredit.gateway.room import ALONE, Parts
 from accredit.gateway.settings import HttpUpstream
 from accredit.gateway.upstream.http.client import ANYWHERE, Answer, Prepared, Route, UpstreamClient
 from accredit.gateway.upstream.http.connection import Share
-from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Request
 
 BREAKER_FAILURES = 5
@@ -261,7 +261,7 @@ class ReplicatedClient(UpstreamClient):
         if turn is None:
             if route.at is not None and self._balance.takes_any(now):
                 # The client starts a new session (2025-11-25, basic/transports, "Session Management").
-                raise RequestError(INVALID_REQUEST, "Session not found", status=404, word="session_not_found")
+                raise session_not_found()
             raise UpstreamLeftOut("no replica of the upstream answers for now")
         return turn
 

@@ -21,8 +21,6 @@ this process, so that a server's part of it can be restarted (`members`).
 """
 
 import asyncio
-import base64
-import binascii
 import hashlib
 import re
 from collections.abc import Mapping
@@ -32,6 +30,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from accredit.base.caching import RecentlyUsed
+from accredit.canonical import decode_base64url, encode_base64url
 from accredit.errors import FrameError, MessageId
 from accredit.gateway.headers import SESSION_HEADER, RequestHead
 from accredit.jsonrpc.encode import to_json
@@ -95,7 +94,7 @@ class ProgressTokens:
     def outside_in(self, token: MessageId) -> str:
         """Return the token for the server."""
         text = to_json(token)
-        return _base64(self._ring.tag(self._bound + text)).decode() + text.decode()
+        return encode_base64url(self._ring.tag(self._bound + text)).decode() + text.decode()
 
     def inside_out(self, token: MessageId | None) -> MessageId | None:
         """Return the client's token; None if this server was not given it."""
@@ -103,7 +102,7 @@ class ProgressTokens:
             return None
         try:
             text = token[_TAG_CHARS:].encode()
-            tag = _unbase64(token[:_TAG_CHARS].encode())
+            tag = decode_base64url(token[:_TAG_CHARS])
             return message_id(Raw(text)) if self._ring.has_tagged(tag, self._bound + text) else None
         except (ValueError, FrameError):
             return None
@@ -124,7 +123,7 @@ class EventIds(Struct, frozen=True, array_like=True, forbid_unknown_fields=True)
     def text(self, ring: KeyRing, session: bytes) -> bytes:
         """Encode the client's id, which is short enough if each server's is (`longest_event_id`)."""
         data = msgspec.msgpack.encode(self)
-        return _EVENTS + _base64(ring.tag(_of_event(session, data)) + data)
+        return _EVENTS + encode_base64url(ring.tag(_of_event(session, data)) + data)
 
     @classmethod
     def read(cls, text: bytes, ring: KeyRing, session: bytes) -> "EventIds | None":
@@ -132,7 +131,7 @@ class EventIds(Struct, frozen=True, array_like=True, forbid_unknown_fields=True)
         if not text.startswith(_EVENTS) or len(text) > MAX_MERGED_EVENT_ID_BYTES:
             return None
         try:
-            data = _unbase64(text.removeprefix(_EVENTS))
+            data = decode_base64url(text.removeprefix(_EVENTS))
             tag, data = data[:_TAG_BYTES], data[_TAG_BYTES:]
             ids = msgspec.msgpack.decode(data, type=cls) if ring.has_tagged(tag, _of_event(session, data)) else None
         except (ValueError, msgspec.MsgspecError):
@@ -285,18 +284,3 @@ def _unpack(named: bytes) -> MemberSessions:
 
 def _of_event(session: bytes, data: bytes) -> bytes:
     return msgspec.msgpack.encode(("event", session, data))
-
-
-def _base64(data: bytes) -> bytes:
-    return base64.urlsafe_b64encode(data).rstrip(b"=")
-
-
-def _unbase64(text: bytes) -> bytes:
-    """Decode base64url. Raises `ValueError` for any but the canonical spelling."""
-    try:
-        data = base64.b64decode(text + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except binascii.Error as error:
-        raise ValueError from error
-    if _base64(data) != text:
-        raise ValueError
-    return data

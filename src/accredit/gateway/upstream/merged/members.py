@@ -43,6 +43,7 @@ from accredit.gateway.admission.pinned_tools import PinnedTools
 from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import TO_UPSTREAM, Fate
 from accredit.gateway.headers import LAST_EVENT_HEADER, SESSION_HEADER, RequestHead
+from accredit.gateway.replies import session_not_found
 from accredit.gateway.room import Rooms
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns, set_current_server
@@ -63,7 +64,7 @@ from accredit.gateway.upstream.merged.ids import (
     sessions_in,
 )
 from accredit.gateway.upstream.merged.messages import Outward
-from accredit.gateway.upstream.merged.replies import CapturedReply, EventMapper, MemberReply, session_not_found
+from accredit.gateway.upstream.merged.replies import CapturedReply, EventMapper, MemberReply
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND, to_json
 from accredit.jsonrpc.era import NAME_HEADER, VERSION_HEADER

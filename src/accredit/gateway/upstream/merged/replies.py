@@ -27,15 +27,15 @@ from collections.abc import Awaitable, Callable
 from msgspec import Raw
 
 from accredit.base.log_events import log_event
-from accredit.errors import AnswerError, FrameError, MessageId, RequestError, UpstreamRefuses
+from accredit.errors import AnswerError, FrameError, MessageId, UpstreamRefuses
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON, SESSION_HEADER, RawHeaders, RequestHead
 from accredit.gateway.recording.open_calls import OpenCalls
-from accredit.gateway.replies import refusal
+from accredit.gateway.replies import refusal, session_not_found
 from accredit.gateway.turns import next_turn, turn
 from accredit.gateway.upstream.merged.messages import Outward
 from accredit.gateway.upstream.reply import Reply
-from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
+from accredit.jsonrpc.encode import METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import (
     MESSAGE,
     Failure,
@@ -352,11 +352,6 @@ class EventMapper:
 
     def _id(self, event: Event) -> bytes | None:
         return self._id_outside(event.id) if event.id else None
-
-
-def session_not_found() -> RequestError:
-    """Return the refusal of a session that is over."""
-    return RequestError(INVALID_REQUEST, "Session not found", status=404, word="session_not_found")
 
 
 def _coming_back(headers: RawHeaders) -> RawHeaders:

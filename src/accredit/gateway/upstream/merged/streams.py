@@ -27,11 +27,12 @@ from typing import Any
 from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, ClientGone, RequestError, UpstreamError, UpstreamUnavailable
 from accredit.gateway.headers import EVENT_STREAM, LAST_EVENT_HEADER, RawHeaders, RequestHead
+from accredit.gateway.replies import session_not_found
 from accredit.gateway.turns import set_current_server
 from accredit.gateway.upstream.merged.answers import LISTED
 from accredit.gateway.upstream.merged.ids import EventIds, MemberSession, longest_event_id, session_id
 from accredit.gateway.upstream.merged.members import MemberAccess
-from accredit.gateway.upstream.merged.replies import CapturedReply, EventMapper, session_not_found
+from accredit.gateway.upstream.merged.replies import CapturedReply, EventMapper
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.jsonrpc.sse import KEEP_ALIVE, encode_event
@@ -295,7 +296,7 @@ class StandingStream(SharedStream):
             part.status = _ENDED
         if part.status == _ENDED and not part.opened:
             if not await self._access.renew(self._reply, part.name, self._heads[part.name]):
-                raise RequestError(INVALID_REQUEST, "Session not found", status=_ENDED)
+                raise session_not_found()
             self._heads[part.name] = self._access.head(self._bare, part.name)
             self._last.pop(part.name, None)
             self._lost.add(part.name)
