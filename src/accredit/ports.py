@@ -351,8 +351,9 @@ class AskStore(Protocol):
         """Return the codes of a person's asks that have no answer, in the order of their ends."""
         ...
 
-    async def answered(self, *, now: int) -> Sequence[str]:
-        """Return the codes of the asks whose answer is there, but not taken yet."""
+    async def answered(self, after: bytes, *, now: int) -> Sequence[tuple[bytes, bytes]]:
+        """Return the keys and answers of asks with an answer, which nobody has taken yet: some of those whose key is
+        above `after`, in the order of their keys. There are none only if no more follow."""
         ...
 
     async def answer(self, key: bytes, answer: bytes, *, keep_until: int, now: int) -> bool:

@@ -161,10 +161,11 @@ async def test_an_answer_is_found_without_its_code__until_it_is_taken_or_ends(op
             await asks.hold(ask(number), now=NOW)
         for number in range(2):
             assert await asks.answer(key(number), b"yes", keep_until=NOW + 600, now=NOW)
-        assert {*await asks.answered(now=NOW)} == {"CODE-0", "CODE-1"}
-        assert await asks.answered(now=NOW + 601) == []
+        assert await asks.answered(b"", now=NOW) == [(key(0), b"yes"), (key(1), b"yes")]
+        assert await asks.answered(key(0), now=NOW) == [(key(1), b"yes")]
+        assert await asks.answered(key(1), now=NOW) == await asks.answered(b"", now=NOW + 601) == []
         await asks.take(key(0), now=NOW)
-        assert await asks.answered(now=NOW) == ["CODE-1"]
+        assert await asks.answered(b"", now=NOW) == [(key(1), b"yes")]
 
 
 async def test_a_code_names_one_ask(opening: Opening) -> None:

@@ -52,14 +52,14 @@ from accredit.client.budgets import Budgets, CallBudget
 from accredit.client.desk_start import DeskStarter
 from accredit.client.gateways import Reached, to_gateway
 from accredit.client.headers import RoutingHeaders, modern_version
-from accredit.client.messages import encode_message
+from accredit.client.messages import encode_message, unavailable
 from accredit.client.pages import Pages
 from accredit.client.presenter import ProofPresenter
 from accredit.client.refusals import Caller, explain_refusal, mark_uncovered, public_data, refusal_of
 from accredit.client.sdk import Incoming, ReadStream, WriteStream
 from accredit.consent import Ask
 from accredit.errors import ConfigurationError, FrameError, LineTooLong, RequestError
-from accredit.jsonrpc.encode import INVALID_ANSWER, INVALID_REQUEST, UNAVAILABLE, UPSTREAM_ERROR, error_frame
+from accredit.jsonrpc.encode import INVALID_ANSWER, INVALID_REQUEST, UPSTREAM_ERROR, error_frame
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.lines import LineSplitter, encode_line
 from accredit.jsonrpc.methods import BATCH_REVISION, TARGET_MEMBER
@@ -214,7 +214,7 @@ class _Connection:
                 await asyncio.wait({over, *ends}, timeout=GRACE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             for id in list(self._open) if from_gateway.done() else ():
                 self._settle(id)
-                self._host.send(encode_line(error_frame(id, UPSTREAM_ERROR, UNAVAILABLE, "the connection was lost")))
+                self._tell(JSONRPCError(jsonrpc="2.0", id=id, error=unavailable("the connection was lost")))
             for task in (from_host, from_gateway, sending):
                 if task.done():
                     task.result()  # an unexpected exception must not pass for an end

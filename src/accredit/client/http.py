@@ -25,13 +25,15 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, cast
 
 import httpx2
+from mcp_types import ErrorData
 
 from accredit.base.text import excerpt
 from accredit.base.values import members_of
+from accredit.client.messages import unavailable
 from accredit.client.sdk import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import check_values
-from accredit.jsonrpc.encode import METHOD_NOT_FOUND, UNAVAILABLE, UPSTREAM_ERROR
+from accredit.jsonrpc.encode import METHOD_NOT_FOUND
 from accredit.jsonrpc.methods import is_modern
 from accredit.limits import MAX_ANSWER_BYTES, MAX_REFUSAL_BYTES, MAX_TYPED_VALUES
 from accredit.refusals import CHALLENGE_REQUIRED, INVALID_TOKEN, MISSING, MISSING_TOKEN, SESSION_LOST
@@ -159,9 +161,9 @@ class GatewayHttp(httpx2.AsyncClient):
         if error:
             return httpx2.Response(status, headers={"content-type": "application/json"}, content=body, request=request)
         text = f"the gateway at {_place(request)} answers with HTTP status {status}"
-        # A probe of another era reads this as "no such method".
-        code, message = (METHOD_NOT_FOUND, "Not Found") if status in (404, 405) else (UPSTREAM_ERROR, UNAVAILABLE)
-        return _error(request, status, code, message, text)
+        if status in (404, 405):  # a probe of another era reads this as "no such method"
+            return _error(request, status, METHOD_NOT_FOUND, "Not Found", text)
+        return _error_response(request, status, unavailable(text))
 
     def _is_of_session(self, request: httpx2.Request, status: int, error: Mapping[str, object]) -> bool:
         in_session = self.is_session or _SESSION_HEADER in request.headers
@@ -173,11 +175,9 @@ class GatewayHttp(httpx2.AsyncClient):
         text = f"the gateway at {_place(request)} {what}"
         if what == NOT_REACHED and self._on_trouble is not None:  # else who called says how to start it
             text = f"{text} If it is not, {HOW_TO_START}"
-        message = UNAVAILABLE
         if self._on_trouble is not None and request.method != "GET":
             self._on_trouble(text)
-            message = f"{UNAVAILABLE}: {text}"  # hosts show nothing but the message
-        return _error(request, status, UPSTREAM_ERROR, message, text)
+        return _error_response(request, status, unavailable(text))
 
     def _unauthorized(self, request: httpx2.Request, status: int) -> httpx2.Response:
         if status == 403:
@@ -275,5 +275,9 @@ def _place(request: httpx2.Request) -> str:
 
 
 def _error(request: httpx2.Request, status: int, code: int, message: str, data: object) -> httpx2.Response:
-    error = {"code": code, "message": message, "data": data}
-    return httpx2.Response(status, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
+    return _error_response(request, status, ErrorData(code=code, message=message, data=data))
+
+
+def _error_response(request: httpx2.Request, status: int, error: ErrorData) -> httpx2.Response:
+    message = {"jsonrpc": "2.0", "id": None, "error": error.model_dump()}
+    return httpx2.Response(status, json=message, request=request)

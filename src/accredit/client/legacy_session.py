@@ -29,8 +29,8 @@ from msgspec import Struct
 from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt
 from accredit.base.values import members_of
+from accredit.client.messages import unavailable
 from accredit.client.peers import Answer, Peer
-from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
 from accredit.limits import MAX_DIALOGS, RENEW_SECONDS
 
 MAX_RENEWED_SUBSCRIPTIONS = 1_000
@@ -106,11 +106,11 @@ class LegacySession(Struct):
         except MCPError as error:
             return error.error
         except TimeoutError:
-            return ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data="the gateway begins no new session")
+            return unavailable("the gateway begins no new session")
         if result.get("protocolVersion") != self.revision:
             now = excerpt(str(result.get("protocolVersion")))
             text = f"the server speaks {now} now, and not {excerpt(str(self.revision))}: start this connection anew"
-            return ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=text)
+            return unavailable(text)
         return None
 
     async def restore(self, peer: Peer) -> None:

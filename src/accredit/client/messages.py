@@ -18,12 +18,13 @@ import anyio.lowlevel
 import httpx2
 import msgspec
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
+from mcp_types import ErrorData, JSONRPCMessage, jsonrpc_message_adapter
 from msgspec import structs
 from pydantic import BaseModel, ValidationError
 
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import check_values
+from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
 from accredit.jsonrpc.objects import parts_of
 from accredit.jsonrpc.sse import Event, SseParser
 from accredit.jsonrpc.text import check_text, outside_strings
@@ -40,6 +41,12 @@ RAW_BYTES = 1_024
 
 _LONG_DIGITS = b"0" * 100
 _DIGITS = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte in range(256))
+
+
+def unavailable(reason: str) -> ErrorData:
+    """Return the error of a request that got no answer of the gateway. Hosts show nothing but the message, so the
+    reason is in it, too."""
+    return ErrorData(code=UPSTREAM_ERROR, message=f"{UNAVAILABLE}: {reason}", data=reason)
 
 
 async def read_message(text: bytes) -> SessionMessage | FrameError:

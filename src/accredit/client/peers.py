@@ -11,7 +11,6 @@ import anyio
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import (
-    ErrorData,
     JSONRPCError,
     JSONRPCMessage,
     JSONRPCNotification,
@@ -20,9 +19,9 @@ from mcp_types import (
     RequestId,
 )
 
+from accredit.client.messages import unavailable
 from accredit.client.proving import Params
 from accredit.client.sdk import WriteStream
-from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
 from accredit.limits import STOP_GRACE_SECONDS
 
 Answer = JSONRPCResponse | JSONRPCError
@@ -80,7 +79,7 @@ class Peer:
 
     def lost(self) -> None:
         """End all open requests with an error, because the other side is gone."""
-        error = ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data="the connection was lost")
+        error = unavailable("the connection was lost")
         for id in list(self._waiting):
             self.settles(JSONRPCError(jsonrpc="2.0", id=id, error=error))
 

@@ -44,11 +44,12 @@ from msgspec import Struct
 from accredit.base.values import members_of
 from accredit.client.http import SILENCE_SECONDS, GatewayHttp
 from accredit.client.legacy_session import LegacySession, ServerRequests
+from accredit.client.messages import unavailable
 from accredit.client.peers import Answer, Changed, Peer
 from accredit.client.proving import Params
 from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams, WriteStream
 from accredit.client.ways import NoEventStream, is_broken_connection
-from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
+from accredit.jsonrpc.encode import UPSTREAM_ERROR
 from accredit.jsonrpc.methods import LISTEN, META_SUBSCRIPTION
 from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, STOP_GRACE_SECONDS
 from accredit.refusals import SESSION_LOST
@@ -202,7 +203,7 @@ class RenewingTransport:
     async def _ended(self, connection: _Connection) -> None:
         """Handle the end of a connection's stream: fail its open requests, and replace its session."""
         for request in [each for each in self._open.values() if each.to is connection]:
-            await self._fail(request, ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=_CUT_OFF))
+            await self._fail(request, unavailable(_CUT_OFF))
         self._lost(connection)
 
     def _lost(self, connection: _Connection) -> None:
@@ -227,7 +228,7 @@ class RenewingTransport:
 
     async def _give_up(self, request: _Request) -> None:
         _log.warning("the gateway sent no message in time: a request is given up")
-        await self._fail(request, ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=_TOO_LATE))
+        await self._fail(request, unavailable(_TOO_LATE))
         if request.to is not None and request.message.method != "initialize":
             params: Params = {"requestId": request.message.id, "reason": "no message in time"}
             cancelled = JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params=params)
@@ -342,7 +343,7 @@ class RenewingTransport:
     async def _refused(self, connection: _Connection, request: _Request, error: ErrorData) -> None:
         if error.code == SESSION_LOST and self._session is not None:  # [resend]
             if request.tries >= MAX_TRIES:
-                await self._fail(request, ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=_NO_SESSION))
+                await self._fail(request, unavailable(_NO_SESSION))
                 return
             request.to = None
             self._lost(connection)
@@ -401,7 +402,7 @@ class RenewingTransport:
             connection = await self._connect()
         except NoEventStream:
             text = "the gateway's event stream can't be had: is it running, and is the URL right?"
-            return ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=text)
+            return unavailable(text)
         fault = await session.begin_again(connection.peer)
         if fault is not None:
             connection.scope.cancel()
@@ -449,7 +450,7 @@ class RenewingTransport:
 def _plainly(error: ErrorData) -> ErrorData:
     """Return an error with a text that the caller understands."""
     if is_broken_connection(error):
-        return ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=_CUT_OFF)
+        return unavailable(_CUT_OFF)
     if error.code == SESSION_LOST:  # before any session: the server's own words
         return ErrorData.model_validate(error.data or {"code": UPSTREAM_ERROR, "message": error.message})
     return error

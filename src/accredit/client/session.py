@@ -351,7 +351,9 @@ def _put_into_words(error: MCPError, *, connecting: bool) -> None:
         return
     if error.error.code != UPSTREAM_ERROR or not isinstance(why, str):
         return
-    message = f"{error.error.message}: {excerpt(why, MAX_TOLD_REASON_CHARS)}"
+    message = error.error.message
+    if not message.endswith(why):  # of ours it is there
+        message = f"{message}: {excerpt(why, MAX_TOLD_REASON_CHARS)}"
     if why.endswith(NOT_REACHED):
         message = f"{message} If it is not, {HOW_TO_START}"
     error.error = ErrorData(code=error.error.code, message=message, data=why)

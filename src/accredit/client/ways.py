@@ -17,7 +17,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest
 
 from accredit.client.http import BROKEN_OFF, GatewayHttp
-from accredit.client.messages import events_of, is_message, read_message
+from accredit.client.messages import events_of, is_message, read_message, unavailable
 from accredit.client.sdk import (
     BROKEN,
     EVENTS,
@@ -30,7 +30,6 @@ from accredit.client.sdk import (
     stream_within_origin,
 )
 from accredit.errors import FrameError
-from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
 from accredit.jsonrpc.sse import Event
 from accredit.limits import CONNECT_SECONDS, STOP_GRACE_SECONDS
 
@@ -154,7 +153,11 @@ async def _read_refusal(request: JSONRPCRequest, response: httpx2.Response) -> J
     with suppress(FrameError):
         said = await read_message(response.content if response.status_code >= 400 else b"")  # `GatewayHttp` has read it
         answer = said.message if isinstance(said, SessionMessage) else None
-    error = answer.error if isinstance(answer, JSONRPCError) else ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE)
+    error = (
+        answer.error
+        if isinstance(answer, JSONRPCError)
+        else unavailable(f"it answers with HTTP status {response.status_code}")
+    )
     return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
 
 

@@ -20,8 +20,6 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-
 from accredit.attest import (
     CallBundle,
     CallRecord,
@@ -47,6 +45,7 @@ from accredit.pins.shown import visible_text
 from accredit.policy.constraint_words import constraint
 from accredit.policy.evidence import Auditor, Evidence, in_words, sentence, who_allowed
 from accredit.ratify import DelegationCert, HybridPublicKey
+from accredit.ratify.structures import decode_chain
 from accredit.stores import LogStore
 from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import Bookmark, LogReader, Numbered
@@ -67,7 +66,6 @@ MAX_LOG_LOOKS = 2
 
 
 _Found = TypeVar("_Found")
-_MAX_CHAIN_BYTES = 131_072
 _ID_CHARS = 8
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _CALL_ID = re.compile(r"[0-9a-f]{32}")
@@ -455,11 +453,8 @@ def _is_whole(found: Iterable[tuple[int, CallRecord, Envelope]], *, is_open: boo
 
 def _certificates(chain: bytes | None) -> list[DelegationCert]:
     """Decode the certificates of a chain, root first; none if it can't be read."""
-    if chain is None or len(chain) > _MAX_CHAIN_BYTES:
-        return []
-    with suppress(WireError, ValueError, RecursionError):
-        texts: list[msgspec.Raw] = msgspec.json.decode(chain, type=list[msgspec.Raw])
-        return [DelegationCert.decode(bytes(text)) for text in reversed(texts)]
+    with suppress(WireError):
+        return list(reversed(decode_chain(chain or b"")))
     return []
 
 

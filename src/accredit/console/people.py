@@ -14,7 +14,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from accredit.attest import Stored, sha256_hex
@@ -25,8 +24,9 @@ from accredit.console.log_pages import CALLS_LOOKED_AT, LogPages
 from accredit.errors import ConfigurationError, DeskError, WireError
 from accredit.keys import DelegationFile, KeyFile, read_file
 from accredit.keys.places import APPS, agent_folders
-from accredit.limits import MAX_DELEGATION_CHAIN_DEPTH, MAX_DELEGATION_FILE_BYTES
+from accredit.limits import MAX_DELEGATION_FILE_BYTES
 from accredit.ratify import DelegationCert, HybridPublicKey
+from accredit.ratify.structures import decode_chain
 from accredit.ratify.verify import certificate_fault
 from accredit.stores.audit_log.reading import LogReader
 
@@ -150,9 +150,8 @@ class _Seen(Struct):
     def key_of(self, issuer_id: str) -> HybridPublicKey | None:
         """Return a root's public key, from a chain of that root. It can't be another person's key, as the id is derived
         from it."""
-        with suppress(WireError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            texts = msgspec.json.decode(self.samples.get(issuer_id, b"[]"), type=list[msgspec.Raw])
-            return DelegationCert.decode(bytes(texts[-1])).issuer_pub_key if texts else None
+        with suppress(WireError):
+            return decode_chain(self.samples.get(issuer_id, b""))[-1].issuer_pub_key
         return None
 
 
@@ -221,9 +220,8 @@ def _judge_signatures(text: bytes, link: Link) -> str:
     if not text:
         return "BAD: the log has it under another digest, or not any more"
     try:
-        texts = msgspec.json.decode(text, type=list[msgspec.Raw])
-        chain = [DelegationCert.decode(bytes(each)) for each in texts[:MAX_DELEGATION_CHAIN_DEPTH]]
-    except (WireError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        chain = decode_chain(text)
+    except WireError:
         return "BAD: the chain can't be read"
     place = next((place for place, each in enumerate(reversed(links_of(chain))) if each == link), None)
     if place is None:

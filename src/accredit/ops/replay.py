@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-from msgspec import Raw, structs
+from msgspec import structs
 
 from accredit.attest import CallRecord, sha256_hex, timestamp
 from accredit.base.caching import RecentlyUsed
@@ -28,6 +27,7 @@ from accredit.policy.drill import is_drill
 from accredit.policy.replaying import OPEN, ReplayConfiguration, Replayer, ServerTerms, TokenTerms, was_allowed
 from accredit.policy.suggesting import RefusedCalls, Tally
 from accredit.ratify import DelegationCert
+from accredit.ratify.structures import decode_chain
 from accredit.stores.audit_log.proven import Prover, UnverifiedEntries, is_decision_since
 from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.verifying import Verifiers
@@ -134,9 +134,8 @@ class _Chains:
         if text is None or sha256_hex(text) != name:
             return None
         try:
-            links = msgspec.json.decode(text, type=list[Raw])
-            return tuple(DelegationCert.decode(bytes(link)) for link in links)
-        except (msgspec.DecodeError, WireError, UnicodeDecodeError, RecursionError):
+            return decode_chain(text)
+        except WireError:
             return None
 
 

@@ -27,10 +27,9 @@ import hmac
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import msgspec
-from msgspec import UNSET, Meta, Raw
+from msgspec import UNSET
 
 from accredit.attest import CallRecord, RecordedAuthority, Statement, canonical, sha256_hex, timestamp
 from accredit.attest.canonical import (
@@ -77,13 +76,12 @@ from accredit.ratify import (
 from accredit.ratify.constraints import TimeWindow, evaluate
 from accredit.ratify.hybrid import signature_fault
 from accredit.ratify.needs import run
-from accredit.ratify.structures import UNTIL_REVOKED
+from accredit.ratify.structures import UNTIL_REVOKED, decode_chain
 from accredit.ratify.verify import Terms, chain_verification
 
 _Chain = tuple[DelegationCert, ...]
 _Proof = KeptProof | bytes | None
 """A proof, or its text."""
-_read_links = msgspec.json.Decoder(Annotated[list[Raw], Meta(min_length=1)]).decode
 _SESSION_DIGITS = 32
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
 _LOST = "its proof was kept, but is not there (if the file was written right after the call, export the call again)"
@@ -253,10 +251,8 @@ class Auditor:
         known = self._chains.get(text)
         if known is None:
             try:
-                links = _read_links(text)
-                chain = tuple(DelegationCert.decode(bytes(link)) for link in links)
-                known = chain, sha256_hex(canonical(text))
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, WireError, AttestationError):
+                known = decode_chain(text), sha256_hex(canonical(text))
+            except (WireError, AttestationError):
                 is_old = authority.proof is None and not self._only_these
                 raise (_Untold if is_old else _Contradiction)("its certificates can't be read") from None
             self._chains.put(text, known)

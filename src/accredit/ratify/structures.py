@@ -41,6 +41,8 @@ PROTOCOL_VERSION = 1
 UNTIL_REVOKED = 4_070_908_799
 """The value of `expires_at` for a delegation that ends only by revocation (Ratify section 1, NO_EXPIRY_SENTINEL)."""
 
+_read_links = msgspec.json.Decoder(Annotated[list[Raw], Meta(min_length=1)]).decode
+
 
 class DelegationCert(WireObject, frozen=True, dict=True):
     """An issuer's signed statement that a subject may use some scopes, under some constraints, for some time.
@@ -173,6 +175,17 @@ def encode_proof_bundle(bundle: ProofBundle) -> bytes:
 def decode_delegation_cert(data: bytes | str) -> DelegationCert:
     """Read a certificate's JSON text, at most 131,072 bytes. Raises `WireError`."""
     return DelegationCert.decode(data)
+
+
+def decode_chain(text: bytes) -> tuple[DelegationCert, ...]:
+    """Read a JSON array of certificates, as records and stores have it: at least one, in at most
+    `MAX_PROOF_BUNDLE_BYTES`. Raises `WireError`."""
+    if len(text) > MAX_PROOF_BUNDLE_BYTES:
+        raise WireError("", "a chain is too long")
+    try:
+        return tuple(DelegationCert.decode(bytes(each)) for each in _read_links(text))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise WireError("", "a chain is an array of certificates") from None
 
 
 def encode_delegation_cert(cert: DelegationCert) -> bytes:

@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import msgspec
 
 from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDIN, STDOUT, is_for_programs
@@ -27,6 +26,7 @@ from accredit.errors import AccreditError, ConfigurationError, DeskError
 from accredit.keys import AskPassphrase, SigningKey, load_signing_key
 from accredit.ratify import DelegationCert, RevocationList, delegation_sign_bytes
 from accredit.ratify.hybrid import signature_fault
+from accredit.ratify.structures import decode_chain
 from accredit.stores import LogStore, parse_store_url
 from accredit.stores.rules import ListChange
 from accredit.terminal import wording as words
@@ -139,7 +139,7 @@ def _find_presented(database: LogStore, prefix: str, key: SigningKey) -> Delegat
             for chain in progress.over(log.chains()):
                 if prefix.encode() in chain:
                     candidates |= {cert.cert_id: cert for cert in _own(chain, prefix, key)}
-    except (AccreditError, msgspec.MsgspecError) as error:
+    except AccreditError as error:
         raise ConfigurationError(
             f"{prefix} is no whole id, and the store's log, which may know it, can't be read: {error}", _WHOLE
         ) from None
@@ -150,8 +150,7 @@ def _find_presented(database: LogStore, prefix: str, key: SigningKey) -> Delegat
 
 def _own(chain: bytes, prefix: str, key: SigningKey) -> Iterator[DelegationCert]:
     """Yield the chain's certificates whose id begins with the prefix, and that were signed by the key."""
-    for text in msgspec.json.decode(chain, type=list[msgspec.Raw]):
-        cert = DelegationCert.decode(bytes(text))
+    for cert in decode_chain(chain):
         is_meant = cert.cert_id.startswith(prefix) and cert.issuer_pub_key == key.about.public_key
         if is_meant and signature_fault(delegation_sign_bytes(cert), cert.signature, cert.issuer_pub_key) is None:
             yield cert

@@ -27,6 +27,8 @@ MAX_ASKS_PER_ASKER = 3
 """The most asks without an answer that gateways hold for one agent: nobody reads more with care."""
 MAX_HELD_BYTES = MAX_SEALED_ASK_BYTES + MAX_CONSENT_ANSWER_BYTES + 256
 """Bytes of all that is held of an ask. A longer row was not written by a gateway: it is no ask, and not read."""
+MAX_ANSWERS_AT_ONCE = 64
+"""How many answers are read at once, when a person takes one back: each may have `MAX_CONSENT_ANSWER_BYTES`."""
 
 _FULL = "no room to hold one more ask"
 _COLUMNS = "key, asker, person, code, text, keep_until, answer, tries"
@@ -39,7 +41,10 @@ _FIND_CODE = f"SELECT {_COLUMNS} FROM asks WHERE code = $1 AND {_THIS}"
 _WAITING = (
     f"SELECT code FROM asks WHERE person = $1 AND {_THIS} AND length(answer) = 0 ORDER BY keep_until LIMIT {MAX_ASKS}"
 )
-_ANSWERED = f"SELECT code FROM asks WHERE length(answer) > $1 AND {_THIS} LIMIT {2 * MAX_ASKS}"
+_ANSWERED = (
+    f"SELECT key, answer FROM asks WHERE key > $1 AND {_THIS} AND length(answer) > 0 ORDER BY key"
+    f" LIMIT {MAX_ANSWERS_AT_ONCE}"
+)
 _SWEEP = (
     "DELETE FROM asks WHERE key IN (SELECT key FROM asks WHERE keep_until < $1 ORDER BY keep_until"
     f" LIMIT {STORE_SWEEP_ROWS})"
@@ -98,12 +103,13 @@ class Asks(Stepped):
     @reads
     def waiting(self, person: str, *, now: int) -> Steps[Sequence[str]]:
         """Return the codes of a person's asks that have no answer, in the order of their ends."""
-        return _codes((yield _WAITING, (person.encode(), now)))
+        rows = yield _WAITING, (person.encode(), now)
+        return [code.decode("utf-8", "replace") for (code,) in rows if isinstance(code, bytes)]
 
     @reads
-    def answered(self, *, now: int) -> Steps[Sequence[str]]:
-        """Return the codes of the asks that have an answer."""
-        return _codes((yield _ANSWERED, (0, now)))
+    def answered(self, after: bytes, *, now: int) -> Steps[Sequence[tuple[bytes, bytes]]]:
+        """Return the keys and answers of the next asks that have an answer."""
+        return [(key, answer) for key, answer in (yield _ANSWERED, (after, now)) if isinstance(key, bytes)]
 
     @writes_alike
     def answer(self, key: bytes, answer: bytes, *, keep_until: int, now: int) -> Steps[bool]:
@@ -134,10 +140,6 @@ class Asks(Stepped):
 
 def _find(key: bytes, now: int) -> Steps[HeldAsk | None]:
     return _first((yield _FIND, (key, now)))
-
-
-def _codes(rows: Sequence[Sequence[Any]]) -> Sequence[str]:
-    return [code.decode("utf-8", "replace") for (code,) in rows if isinstance(code, bytes)]
 
 
 def _first(rows: Sequence[Sequence[Any]]) -> HeldAsk | None:

@@ -212,17 +212,6 @@ def test_what_made_an_error_of_its_cancellation_has_timed_out() -> None:
         run_virtually(call(Server(asks("a")), Sulky().forever, max_total_timeout=SHORT), within=SHORT)
 
 
-@pytest.mark.parametrize("first", [[], [asks("a")], [input_required(request_state="s")]])
-def test_no_leg_outlives_the_budget(first: list[InputRequiredResult]) -> None:
-    stuck = Stuck()
-    server = Server(*first, stuck.forever)
-    with pytest.raises(RoundsTimeout) as caught:
-        run_virtually(call(server, timeout=LONG, max_total_timeout=4 * SHORT), within=4 * SHORT)
-    assert caught.value.max_total_timeout == 4 * SHORT
-    assert stuck.cancelled == 1
-    assert server.legs[-1][1].timeout <= 4 * SHORT
-
-
 def test_a_first_leg_that_overruns_the_budget_shows_no_prompt_even_where_it_can_not_be_cancelled() -> None:
     stuck = Stuck()
 

@@ -139,7 +139,7 @@ async def test_a_call_outlives_a_long_silence_where_nothing_is_said__and_not_eve
         await server.says(JSONRPCResponse(jsonrpc="2.0", id=1, result={}))
         assert (await read.receive()).message.id == 1
         await write.send(SessionMessage(call(2)))
-        assert "did not answer in time" in (await read.receive()).message.error.data
+        assert "did not answer in time" in (await read.receive()).message.error.message
 
 
 async def test_a_call_that_comes_while_a_session_is_tried_for_in_vain_gets_another_try__the_server_may_be_back() -> (

@@ -1,12 +1,13 @@
 """A client's loop, rule by rule, with a made-up clock (docs/explanation/rounds.md)."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from mcp_types import CallToolRequestParams, CallToolResult, ElicitResult, EmptyResult, InputRequiredResult
 from msgspec import structs
-from tests.unit.rounds.script import CALL, YES, Announce, Dispatch, Pause, Script, SendLeg, asks, ended
+from tests.unit.rounds.script import CALL, YES, Announce, Dispatch, Pause, Script, asks, ended
 from tests.world.running import run
 
 from accredit.errors import (
@@ -220,63 +221,45 @@ def test_without_auto_fulfil_a_call_fails_with_what_was_asked_and_no_retry_is_se
 # --- time -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.holds("client/rounds", "total-time")
-def test_a_first_leg_that_overran_the_budget_shows_no_prompt() -> None:
+STEPS: list[Callable[[Script, float], None]] = [
+    lambda script, after: script.done(asks("a"), after=after),
+    lambda script, after: script.done(after=after),
+    lambda script, after: script.answers(after=after),
+    lambda script, after: script.done(asks("b"), after=after),
+]
+"""A leg, its announcement, its handlers, and the next leg: each is done `after` some seconds."""
+
+
+@pytest.mark.holds("client/rounds", "total-time", "announcement", "retry")
+@pytest.mark.parametrize("late", range(len(STEPS)))
+def test_whatever_took_the_rest_of_the_budget_nobody_is_asked_and_nothing_is_sent_after_it(late: int) -> None:
     script = Script(total=5)
+    for step in STEPS[:late]:
+        step(script, 1)
+    legs = len(script.legs)
     with pytest.raises(RoundsTimeout) as caught:
-        script.done(asks("a"), after=5)
+        STEPS[late](script, 5 - late)
     assert (caught.value.max_total_timeout, caught.value.elapsed) == (5, 5)
+    assert len(script.legs) == legs
+
+
+@pytest.mark.holds("client/rounds", "concurrent", "announcement")
+@pytest.mark.parametrize("early", [0, 0.001])
+@pytest.mark.parametrize("ended", range(len(STEPS)))
+def test_whatever_is_open_when_the_budget_ends_is_cancelled(ended: int, early: float) -> None:
+    script = Script(timeout=5, total=5)
+    for step in STEPS[:ended]:
+        step(script, 1)
+    assert script.allowed == 5 - ended
+    with pytest.raises(RoundsTimeout) as caught:
+        script.times_out(early=early)
+    assert caught.value.elapsed == pytest.approx(5 - early)
 
 
 def test_a_result_that_is_complete_is_given_even_if_it_came_late() -> None:
     script = Script(total=5)
     script.done(FINAL, after=6)
     assert script.result is FINAL
-
-
-def test_a_later_leg_that_overran_the_budget_shows_no_prompt_either() -> None:
-    script = Script(total=5)
-    script.done(asks("a"), after=2)
-    script.round(after=1)
-    with pytest.raises(RoundsTimeout):
-        script.done(asks("b"), after=3)
-
-
-@pytest.mark.holds("client/rounds", "announcement")
-def test_an_announcement_that_took_the_rest_of_the_budget_shows_no_prompt() -> None:
-    script = Script(total=5)
-    script.done(asks("a"), after=2)
-    assert script.allowed == 3
-    with pytest.raises(RoundsTimeout):
-        script.done(after=3)
-
-
-def test_an_announcement_is_bounded_by_the_budget() -> None:
-    script = Script(total=5)
-    script.done(asks("a"), after=2)
-    with pytest.raises(RoundsTimeout):
-        script.times_out(early=0.001)
-
-
-@pytest.mark.holds("client/rounds", "concurrent")
-def test_a_prompt_that_is_still_open_when_the_budget_ends_is_cancelled() -> None:
-    script = Script(total=5)
-    script.done(asks("a"), after=2)
-    script.done(after=1)
-    assert script.allowed == 2
-    with pytest.raises(RoundsTimeout) as caught:
-        script.times_out()
-    assert caught.value.elapsed == 5
-
-
-@pytest.mark.holds("client/rounds", "retry")
-def test_answers_that_came_when_the_budget_was_over_are_not_sent() -> None:
-    script = Script(total=5)
-    script.done(asks("a"))
-    script.done()
-    with pytest.raises(RoundsTimeout):
-        script.answers(after=5)
-    assert len(script.legs) == 1
 
 
 @pytest.mark.holds("client/rounds", "retry")
@@ -305,12 +288,6 @@ def test_a_leg_that_outlives_its_own_time_is_a_request_timeout(total: float | No
     with pytest.raises(RequestTimeout) as caught:
         script.times_out()
     assert caught.value.timeout == 4
-
-
-def test_a_leg_whose_time_ends_with_the_budget_is_a_rounds_timeout() -> None:
-    script = Script(timeout=4, total=4)
-    with pytest.raises(RoundsTimeout):
-        script.times_out()
 
 
 @pytest.mark.parametrize("wrong", [0, -1, math.nan])
@@ -412,10 +389,6 @@ def test_what_a_handler_returns_by_hand_is_as_good_as_built(returned: object) ->
 def test_what_is_no_answer_to_the_question_is_not_sent(returned: object) -> None:
     with pytest.raises(ValueError, match="ElicitResult"):
         InputContext("k", "elicitation/create", None).answer(returned)
-
-
-def test_the_first_leg_has_the_whole_budget() -> None:
-    assert Script(total=9).step == SendLeg(CALL, LegOptions(0, 9))
 
 
 def test_an_answer_keeps_a_null_that_a_person_gave() -> None:

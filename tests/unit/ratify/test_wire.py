@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.unit.ratify.world import CONTEXT, STREAM, certificate, chain, constrained, constraint, proof
 
 from accredit.errors import WireError
+from accredit.limits import MAX_PROOF_BUNDLE_BYTES
 from accredit.ratify import (
     Constraint,
     Extension,
@@ -20,6 +21,7 @@ from accredit.ratify import (
     encode_delegation_cert,
     encode_proof_bundle,
 )
+from accredit.ratify.structures import decode_chain
 
 pytestmark = pytest.mark.holds("ratify/structures")
 
@@ -432,3 +434,17 @@ def test_a_dict_that_holds_itself() -> None:
     value["a"] = value
     with pytest.raises(WireError):
         ProofBundle.from_dict(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"[]", b"{}", b"[1]", b"[{}]", b"[" * 100_000, b'["\xff"]', b"[" + b" " * MAX_PROOF_BUNDLE_BYTES + b"]"],
+)
+def test_a_chain_s_text_that_is_none_is_one_error(text: bytes) -> None:
+    with pytest.raises(WireError):
+        decode_chain(text)
+
+
+def test_a_chain_s_text_is_an_array_of_its_certificates() -> None:
+    certificates = proof(chain(2)).delegations
+    assert decode_chain(b"[%b]" % b",".join(each.encode() for each in certificates)) == tuple(certificates)

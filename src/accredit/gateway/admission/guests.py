@@ -23,10 +23,9 @@ import secrets
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
-from typing import Annotated, NamedTuple, cast
+from typing import NamedTuple, cast
 
-import msgspec
-from msgspec import Meta, Raw, structs
+from msgspec import Raw, structs
 
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
@@ -37,7 +36,7 @@ from accredit.gateway.admission.held_answer import HeldAnswer, Waits
 from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.jsonrpc.frames import Notification, Response
 from accredit.jsonrpc.methods import TASK_CHANGES
-from accredit.limits import MAX_CACHED_TOKENS, MAX_PROOF_BUNDLE_BYTES
+from accredit.limits import MAX_CACHED_TOKENS
 from accredit.oauth.access_tokens import FrontToken, is_front_token, verify_access_token
 from accredit.policy import LISTS, Decision, Entry, GuardedCall, Policy, refusals
 from accredit.policy.guarded_call import call_of_platform
@@ -56,14 +55,13 @@ from accredit.ratify import (
 from accredit.ratify.challenges import CHALLENGE_BYTES
 from accredit.ratify.hybrid import SEED_BYTES, HybridPublicKey, HybridSignature
 from accredit.ratify.scopes import intersect
+from accredit.ratify.structures import decode_chain
 from accredit.refusals import CHALLENGE_REQUIRED
 from accredit.telemetry.tracing import RandomIds
 from accredit.tokens import VerifiedToken
 
 MAX_LOADED_AGENTS = 1_024
 """How many agents' keys stay loaded: with their chains some 40 KB each. To load one takes as long as two signatures."""
-
-_read_links = msgspec.json.Decoder(Annotated[list[Raw], Meta(min_length=1)]).decode
 
 Decide = Callable[[GuardedCall], Awaitable[Decision]]
 """Decides a call that has a proof, or none."""
@@ -306,11 +304,9 @@ class Guests:
 def read_chain(text: bytes, key: HybridPublicKey) -> Chain | None:
     """Return the chain in a text, a JSON array of certificates, leaf first. Return None for what is none, and for one
     that is for another key ([agent])."""
-    if not text or len(text) > MAX_PROOF_BUNDLE_BYTES:
-        return None
     try:
-        chain = tuple(DelegationCert.decode(bytes(link)) for link in _read_links(text))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, WireError):
+        chain = decode_chain(text)
+    except WireError:
         return None
     if chain[0].subject_pub_key != key:
         return None

@@ -33,7 +33,7 @@ import msgspec
 from msgspec import UNSET
 
 from accredit.base.budget import PeerBudget
-from accredit.consent.answers import Answer
+from accredit.consent.answers import Answer, read_answer
 from accredit.consent.desk_requests import (
     MAX_DESK_REQUEST_BYTES,
     MAX_KNOWN_CODES,
@@ -44,7 +44,7 @@ from accredit.consent.desk_requests import (
     read_desk_request,
 )
 from accredit.consent.held import ClientAsk, chain_of
-from accredit.errors import ConsentError, WireError
+from accredit.errors import ConsentError, UnusableAnswer, WireError
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import JSON
 from accredit.gateway.holding import ASK_POLL_SECONDS, Holding, OpenAsk
@@ -52,6 +52,7 @@ from accredit.jsonrpc.encode import to_json
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.ports import DoorStore, ProofStore, Spending
 from accredit.ratify import DelegationCert, HybridPublicKey
+from accredit.ratify.structures import decode_chain
 
 DESK_POLL_SECONDS = 20.0
 """How long a desk waits for news in one request: shorter than proxies let a request be silent."""
@@ -161,12 +162,11 @@ class DeskAsks:
 
     async def _revoke(self, person: str, cert_id: str) -> Mapping[str, object] | None:
         """Forget what a certificate gave ([revoke]); None if this person signed nothing with this id that is here."""
-        found, now = False, self._holding.clock()
-        for code in await self._holding.store.answered(now=now):
-            held = await self._holding.find_code(code)
-            certs = held.answer.certificates if held is not None and held.answer is not None else ()
-            if held is not None and _is_among(cert_id, certs, person):
-                found |= await self._holding.store.take(held.row.key, now=now) is not None
+        found, now, after = False, self._holding.clock(), b""
+        while answered := await self._holding.store.answered(after, now=now):
+            for after, answer in answered:
+                if _is_among(cert_id, _certificates_in(answer), person):
+                    found |= await self._holding.store.take(after, now=now) is not None
         # Last: if the answer was taken before that, what it gave is here.
         holds = partial(_holds, person=person, cert_id=cert_id)
         if self._passes_on:
@@ -190,15 +190,21 @@ class DeskAsks:
         return {"digits": held.digits} if is_yes and isinstance(held.ask, ClientAsk) else {}
 
 
+def _certificates_in(answer: bytes) -> Sequence[DelegationCert]:
+    try:
+        return read_answer(answer).certificates
+    except UnusableAnswer:
+        return ()
+
+
 def _holds(chain: bytes, person: str, cert_id: str) -> bool:
     """Return whether a chain of this person's has a certificate with this id."""
     if cert_id.encode() not in chain:
         return False
     try:
-        certs = [DelegationCert.decode(bytes(each)) for each in msgspec.json.decode(chain, type=list[msgspec.Raw])]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, WireError):
+        return _is_among(cert_id, decode_chain(chain), person)
+    except WireError:
         return False
-    return _is_among(cert_id, certs, person)
 
 
 def _is_among(cert_id: str, certs: Sequence[DelegationCert], person: str) -> bool:
