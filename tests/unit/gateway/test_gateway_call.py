@@ -57,6 +57,6 @@ def test_a_refusal_is_enforced_or_observed_and_never_both() -> None:
     assert (enforced.refusal, enforced.observed) == (REFUSED, None)
     observed.decide(Decision(GUARDED, None, None, REFUSED, enforced=False))
     assert (observed.refusal, observed.observed) == (None, REFUSED)
-    observed.refusal = TokenError("x")
-    assert (observed.refusal, observed.observed) == (TokenError("x"), REFUSED)
+    observed.refusal = stopped = TokenError("x")
+    assert (observed.refusal, observed.observed) == (stopped, REFUSED)
     assert (Call().refusal, Call().authority, Call().task) == (None, None, None)
