@@ -45,7 +45,9 @@ async def record(
     assert isinstance(request, Request)
     decision = (by or Deployment()).decides(asked, at)
     recorder = Recorder(port, settings, Counters(), hides_sessions=hides)
-    opened = await recorder.begin(request, Call(session=asked.session_id, decision=decision), decision.refusal)
+    call = Call(session=asked.session_id)
+    call.decide(decision)
+    opened = await recorder.begin(request, call, decision.refusal)
     if opened is not None:
         await opened.settle(OK)
 

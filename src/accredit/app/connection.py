@@ -83,13 +83,15 @@ class _Connections:
     ([head-timeout]); those that rest after a response; and the bytes of an unfinished head that each holds, the one
     that began first in front."""
 
-    __slots__ = ("heads", "idle", "rests", "unfinished", "unfinished_bytes")
+    __slots__ = ("heads", "idle", "most", "rests", "unfinished", "unfinished_bytes")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.idle: OrderedDict[ClientConnection, None] = OrderedDict()
         self.heads, self.rests = _Deadlines(loop), _Deadlines(loop)
         self.unfinished: dict[ClientConnection, int] = {}
         self.unfinished_bytes = 0
+        self.most: int | None = None
+        """How many connections there may be, once that was asked."""
 
     def hold(self, connection: "ClientConnection", size: int) -> None:
         """Note how many bytes of an unfinished head a connection holds, and keep [unfinished-heads]."""
@@ -166,10 +168,9 @@ class ClientConnection(asyncio.Protocol, ABC):
     def connection_lost(self, exc: Exception | None) -> None:
         """End all waits."""
         self.server_state.connections.discard(cast(Any, self))
-        self.stop_clock()
+        self.begin_work()
         self.hold(0)
         self.wake()
-        self.work()
         self.resume_writing()
         if exc is None:
             self._transport.close()
@@ -184,7 +185,9 @@ class ClientConnection(asyncio.Protocol, ABC):
 
     def most_connections(self) -> int:
         """Return how many connections there may be at this server ([idle-limit])."""
-        return client_connections(tls=self.socket_info("sslcontext") is not None)
+        if self._connections.most is None:
+            self._connections.most = client_connections(tls=self.socket_info("sslcontext") is not None)
+        return self._connections.most
 
     def abort(self) -> None:
         """Close now, whatever is left to send."""
@@ -254,13 +257,14 @@ class ClientConnection(asyncio.Protocol, ABC):
         """Stop the time: the head has come, or is no longer expected."""
         self._connections.heads.end(self)
 
+    def begin_work(self) -> None:
+        """Note that a request has come: its head is no longer expected, and the connection is not idle."""
+        self._connections.heads.end(self)
+        self._connections.idle.pop(self, None)
+
     def hold(self, size: int) -> None:
         """Note how many bytes this connection holds of a head that is not complete ([unfinished-heads])."""
         self._connections.hold(self, size)
-
-    def work(self) -> None:
-        """Note that a request has come: the connection is not idle."""
-        self._connections.idle.pop(self, None)
 
     def rest(self) -> None:
         """Note that the connection is idle from now on, and may be for as long as it is kept alive."""

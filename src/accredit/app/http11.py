@@ -227,9 +227,8 @@ class HttpConnection(ClientConnection):
     def on_body(self, body: bytes) -> None:
         """Take part of a body. From here on the application sets the pace, unless it has already responded."""
         self._without_progress = 0
-        if self._is_answering():
-            self._has_come()
-        if self._request is not None:
+        if self._request is not None and not self._request.answered:
+            self.begin_work()
             self._request.take(body)
 
     def on_message_complete(self) -> None:
@@ -337,8 +336,7 @@ class HttpConnection(ClientConnection):
 
     def _repeat(self, known: _KnownHead, body: bytes) -> None:
         """Do what the parser would do for a whole request with this known head."""
-        self.stop_clock()
-        self.work()
+        self.begin_work()
         keep_alive = self._gateway is None or not self._gateway.condition.draining
         self._request = HttpRequest(self, known.head, "1.1", keep_alive=keep_alive, body=body)
         self._answer(self._request)
@@ -371,9 +369,10 @@ class HttpConnection(ClientConnection):
         return self._request is not None and not self._request.answered
 
     def _has_come(self) -> None:
-        self.stop_clock()
         if self._is_answering():
-            self.work()
+            self.begin_work()
+        else:
+            self.stop_clock()
 
 
 def _parser(connection: HttpConnection) -> HttpRequestParser:

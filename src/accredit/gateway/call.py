@@ -55,11 +55,16 @@ class Call(Struct):
     guarded: GuardedCall | None = None
     """What the request asks for, if that was judged (`admission.judge`)."""
     decision: Decision | None = None
-    """The decision, where proofs are judged."""
-    token_task: Task | None = None
-    """The task that the request is about, where a token decides about it."""
-    stopped: Refused | None = None
-    """A refusal that is enforced even though proofs are only observed, or the refusal of a state that does not open."""
+    """The decision, where proofs are judged. The next four members follow from it (`decide`)."""
+    authority: Authority | None = None
+    """The authority that a proof gave the request, if any."""
+    observed: ProofRefused | None = None
+    """The refusal that is only observed, if there is one."""
+    refusal: Refused | None = None
+    """The refusal that is enforced: by the decision, for a state that does not open, or for what is enforced even
+    though proofs are only observed."""
+    task: Task | None = None
+    """The task that the request is about. Without a decision, a token has decided about it."""
     flow: str = ""
     """The name of the call over all its rounds (`admission.request_state`); "" if there can be only one round."""
     round: int = 0
@@ -118,24 +123,10 @@ class Call(Struct):
         """The gateway's own responses, as one JSON-RPC message."""
         return b"[" + b",".join(self.replies) + b"]" if isinstance(self.message, Batch) else self.replies[0]
 
-    @property
-    def refusal(self) -> Refused | None:
-        """The refusal by the decision, if it is enforced."""
-        if self.stopped is not None or self.decision is None or not self.decision.enforced:
-            return self.stopped
-        return self.decision.refusal
-
-    @property
-    def observed(self) -> ProofRefused | None:
-        """The refusal that is only observed, if there is one."""
-        return self.decision.refusal if self.decision is not None and not self.decision.enforced else None
-
-    @property
-    def authority(self) -> Authority | None:
-        """The authority that a proof gave the request, if any."""
-        return self.decision.authority if self.decision is not None else None
-
-    @property
-    def task(self) -> Task | None:
-        """The task that the request is about."""
-        return self.decision.task if self.decision is not None else self.token_task
+    def decide(self, decision: Decision) -> None:
+        """Store the decision on the request, and what follows from it."""
+        self.decision, self.authority, self.task = decision, decision.authority, decision.task
+        if decision.enforced:
+            self.refusal = decision.refusal
+        else:
+            self.observed = decision.refusal

@@ -104,34 +104,25 @@ class RequestHead:
         self.raw_path = raw_path
         self.raw_headers = raw_headers
         self.headers: Mapping[bytes, bytes] = fold(raw_headers)
+        self.session = self.headers.get(SESSION_HEADER, b"").decode("latin-1")
+        """The session id in the head, or ""."""
+        version = self.headers.get(VERSION_HEADER)
+        self.revision = None if version is None else version.decode("latin-1")
+        """The revision that the head names, as it is spelled there."""
+        self.is_modern = version is not None and names_modern(self.headers)
+        """Whether the head names a modern revision."""
         self.found: object = None
         """The opened session id, cached here by `callers`."""
         self.replica = ""
         """The replica of the server at which the session lives, if there are several."""
-        self._is_good_post = False
+        self._routing: tuple[bytes, ...] | None = None
         self.sent_as: object = None
         """The head to send upstream for this one, cached here by the relay."""
-
-    @property
-    def session(self) -> str:
-        """The session id in the head, or ""."""
-        return self.headers.get(SESSION_HEADER, b"").decode("latin-1")
-
-    @property
-    def revision(self) -> str | None:
-        """The revision that the head names, as it is spelled there."""
-        named = self.headers.get(VERSION_HEADER)
-        return None if named is None else named.decode("latin-1")
 
     @property
     def forwarded_for(self) -> list[bytes]:
         """The fields in which proxies say whom they had the request from."""
         return [value for name, value in self.raw_headers if name == b"x-forwarded-for"]
-
-    @CachedProperty
-    def is_modern(self) -> bool:
-        """Whether the head names a modern revision."""
-        return names_modern(self.headers)
 
     @property
     def in_era(self) -> "RequestHead":
@@ -141,11 +132,6 @@ class RequestHead:
         if not self.is_modern:
             return self
         return self.without([name for name in _OF_SESSIONS if DUPLICATED not in self.headers.get(name, b"")])
-
-    @CachedProperty
-    def routing(self) -> tuple[bytes, ...]:
-        """The names of the headers that route a message, except the one that names the revision."""
-        return routing_headers(self.headers)
 
     @CachedProperty
     def without_slash(self) -> "RequestHead":
@@ -180,12 +166,14 @@ class RequestHead:
             return self.with_fields([*self.raw_headers, (name, value)])
         return self.with_fields([(each, value if each == name else old) for each, old in self.raw_headers])
 
-    def check_post(self) -> None:
-        """Raise `RequestError` for a POST that is not JSON (415), or that repeats a routing header (400)."""
-        if not self._is_good_post:
+    def check_post(self) -> tuple[bytes, ...]:
+        """Return the names of the headers that route a POST's message, except the one that names the revision. Raises
+        `RequestError` for a POST that is not JSON (415), or that repeats a session's header (400)."""
+        if self._routing is None:
             check_request(self.headers)
             check_once(self.headers, *_OF_SESSIONS)
-            self._is_good_post = True
+            self._routing = routing_headers(self.headers)
+        return self._routing
 
     def with_fields(self, fields: RawHeaders, query: bytes | None = None) -> "RequestHead":
         """Return the head with `fields` in place of its own fields, and with `query`, if given, in place of its own."""

@@ -52,10 +52,11 @@ def test_a_batch_has_the_edits_of_its_members__and_answers_as_an_array() -> None
 
 
 def test_a_refusal_is_enforced_or_observed_and_never_both() -> None:
-    enforced = Call(decision=Decision(GUARDED, None, None, REFUSED))
+    enforced, observed = Call(), Call()
+    enforced.decide(Decision(GUARDED, None, None, REFUSED))
     assert (enforced.refusal, enforced.observed) == (REFUSED, None)
-    observed = Call(decision=Decision(GUARDED, None, None, REFUSED, enforced=False))
+    observed.decide(Decision(GUARDED, None, None, REFUSED, enforced=False))
     assert (observed.refusal, observed.observed) == (None, REFUSED)
-    observed.stopped = TokenError("x")
-    assert (observed.refusal, observed.observed) == (observed.stopped, REFUSED)
+    observed.refusal = stopped = TokenError("x")
+    assert (observed.refusal, observed.observed) == (stopped, REFUSED)
     assert (Call().refusal, Call().authority, Call().task) == (None, None, None)

@@ -138,17 +138,20 @@ class Bearer:
             token = await self._verified(text, session) if text is not None else await self.of_environment()
         else:
             check_session(token, session)  # the header's token was verified before its session was known
-        self.require(token)
+        if token is None:
+            self.require(None)
         call.token = token
 
     def check(self, frame: Frame, token: VerifiedToken | None) -> None:
         """Check whether the token allows a call's tool ([rights]). Raises `TokenError`. Raises `RequestError` if it
         can't be known which tool is called."""
-        if not isinstance(frame, Request | Notification) or not looks_guarded(frame.method):
+        if not isinstance(frame, Request | Notification):
             return
         if not isinstance(frame, Request) or frame.method not in GUARDED:
-            id = frame.id if isinstance(frame, Request) else None
-            raise RequestError(METHOD_NOT_FOUND, "Method not found", id=id, status=404)
+            if looks_guarded(frame.method):
+                id = frame.id if isinstance(frame, Request) else None
+                raise RequestError(METHOD_NOT_FOUND, "Method not found", id=id, status=404)
+            return
         if frame.method != _CALL:
             return
         tool = frame.target

@@ -152,7 +152,8 @@ class CallGate:
         now = unix_seconds()
         steps = decide(guarded, self.policy, now, call.token, place=self.place)
         decision = await drive(steps, self._store, self._revocations, now, self._tasks)
-        call.guarded, call.decision = guarded, decision
+        call.guarded = guarded
+        call.decide(decision)
         if decision.fault is not None:
             report_fault(guarded, decision.fault)
         if not decision.enforced and self._quotas.entries and guarded.is_counted:

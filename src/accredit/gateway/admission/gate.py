@@ -50,7 +50,7 @@ from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget, EarlyRefusals
-from accredit.gateway.recording.open_calls import OpenCalls, outcome_of
+from accredit.gateway.recording.open_calls import OpenCall, OpenCalls, outcome_of
 from accredit.gateway.recording.recorder import Recorder
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
@@ -312,7 +312,7 @@ class Gate:
         except _REFUSALS as error:
             refused = error
         try:
-            await self._record(request, call, refused)
+            opened = await self._record(request, call, refused)
         except AccreditError as error:
             self._count(request, error)
             raise
@@ -328,13 +328,13 @@ class Gate:
             call.replies = (await _answer_drill(request, call),)
             return
         if request.method == "tools/call":
-            self._tasks.watch_answer(request, call)
+            self._tasks.watch_answer(request, call, opened)
         # A caller that enforcement would refuse hears of no task once it is switched on.
         if call.guarded is not None and (self._guards or call.observed is None):
             call.tasks = call.guarded.tasks
-        self._tasks.named(call.session, call.tasks)
+        if call.tasks:
+            self._tasks.named(call.session, call.tasks)
         call.proved = call.authority is not None
-        opened = call.open_calls.get(request.id)
         id_on_record = opened.decided.call.id if opened is not None and opened.decided is not None else ""
         call.speaker = speaker_of(request, call.authority, call.token, id_on_record)
         call.onward = for_upstream(
@@ -382,19 +382,22 @@ class Gate:
         if call.token is None and self._bearer is not None and (request.method in LISTS or is_guarded(request)):
             self._bearer.require(None)
 
-    async def _record(self, request: Request, call: Call, refused: AccreditError | None) -> None:
-        """Record the decision. Raises `ProofRefused` for an allowed call that could not be recorded. A refused call
-        keeps its own refusal, whether or not that could be recorded."""
+    async def _record(self, request: Request, call: Call, refused: AccreditError | None) -> OpenCall | None:
+        """Record the decision, and return the call if it is open from now on. Raises `ProofRefused` for an allowed call
+        that could not be recorded. A refused call keeps its own refusal, whether or not that could be recorded."""
         if self._recorder is None or not is_guarded(request):
-            return
+            return None
         if request.size > SHORT_MESSAGE_BYTES:
             await next_turn()
         try:
-            call.open_calls.add(await self._recorder.begin(request, call, refused))
+            opened = await self._recorder.begin(request, call, refused)
         except ProofRefused:
             if refused is None:
                 raise
             self._counters.unrecorded(logged=True)
+            return None
+        call.open_calls.add(opened)
+        return opened
 
     async def _edit(self, request: Request, call: Call) -> Edit | None:
         """Return the edit for the response. Raises `ProofRefused` if the store can't tell the owner of a task."""

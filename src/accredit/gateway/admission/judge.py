@@ -84,6 +84,8 @@ class Judge:
         self._ports = (store, revocations) if store is not None and revocations is not None else None
         if self._policy is not None and self._ports is None:
             raise ConfigurationError("proofs are judged, and there is no store", "give create_app a store")
+        self.of_proofs = self._policy is not None
+        """Whether proofs are judged here."""
         self._quotas = settings.quotas
         self._catalog = proofs.policy.catalog if proofs is not None else None
         if self._quotas.entries and store is None:
@@ -95,11 +97,6 @@ class Judge:
         self._bearer = bearer
         self._pinned = pinned
         self._guests = guests
-
-    @property
-    def of_proofs(self) -> bool:
-        """Whether proofs are judged here."""
-        return self._policy is not None
 
     async def judge(self, request: Request, call: Call) -> None:
         """Judge a request, and store in its call what it asks for and the decision.
@@ -116,14 +113,15 @@ class Judge:
         if isinstance(decision.fault, FrameError):  # the call can't be digested
             detail = f"Invalid params: {decision.fault.detail}"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200)
-        call.guarded, call.decision = decision.call, decision
+        call.guarded = decision.call
+        call.decide(decision)
         if waits is not None and request.era is Era.MODERN and (brings_state(request) or shows_pages(request)):
             try:
                 call.instead = self._sealer.ask(request, call, waits)
             except SealError as error:
-                call.stopped = state_refused(request, error)
+                call.refusal = state_refused(request, error)
         if isinstance(decision.fault, SealError):
-            call.stopped = state_refused(request, decision.fault)
+            call.refusal = state_refused(request, decision.fault)
             return
         if decision.fault is not None:
             _report(decision, decision.fault)
@@ -131,7 +129,7 @@ class Judge:
             try:
                 await self._without_proofs(request, call)
             except (ProofRefused, TokenError, RequestError) as error:
-                call.stopped = error
+                call.refusal = error
 
     async def settles(self, message: Notification | Response, call: Call) -> bool:
         """Return whether a message is about a guest's call that waits for a person, and so goes no further."""
@@ -189,7 +187,9 @@ class Judge:
             raise refusal from None
         if task is not None and request.method in TASK_CHANGES and self._bearer is not None:
             self._bearer.check_tool(task.target, call.token)
-        call.guarded, call.token_task = guarded, task
+        call.guarded = guarded
+        if call.decision is None:
+            call.task = task
 
     async def _take_quotas(self, request: Request, call: Call) -> None:
         """Count a call against the quotas that apply without a proof's decision. Raises `ProofRefused`, and

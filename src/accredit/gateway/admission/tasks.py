@@ -104,12 +104,12 @@ class Tasks:
         name = server + (f"{self._apart}/{session_id}" if self._apart else "")
         return TaskScope(name, self._server, self._merged, self._by_token)
 
-    def watch_answer(self, request: Request, call: Call) -> None:
-        """Put an edit before the call's own. If the answer announces a task, that is stored. If the answer could
-        announce one, the call stays open until it is settled, even if calls are not recorded."""
+    def watch_answer(self, request: Request, call: Call, opened: OpenCall | None) -> None:
+        """Put an edit before the call's own. `opened` is the call on record, if it is recorded. If the answer announces
+        a task, that is stored. If the answer could announce one, the call stays open until it is settled, even if calls
+        are not recorded."""
         # The edit outlives the request and its call if their stream is cut off, so it keeps neither.
         id, era, session, inner = request.id, request.era, call.session, call.edit
-        opened = call.open_calls.get(id)
         if opened is None and self.store is None:
             return
         task = self._task_of(request, call) if may_announce(request) else None

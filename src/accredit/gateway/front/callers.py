@@ -267,7 +267,8 @@ class HttpAuthenticator:
 
         `sessions` says that the request's session will be checked ([session-owner]).
         """
-        token = await self._bearer.of_header(exchange.credentials, exchange.head.in_era.session if sessions else "")
+        session = exchange.head.session if sessions and not exchange.head.is_modern else ""
+        token = await self._bearer.of_header(exchange.credentials, session)
         exchange.vouched = token is not None
         _carry(exchange, token)
         return token
@@ -288,7 +289,8 @@ class HttpAuthenticator:
         """
         named = exchange.head
         self._sessions.look(exchange)
-        exchange.head = exchange.head.in_era
+        if named.is_modern:
+            exchange.head = exchange.head.in_era
         each = call.each()
         for one, frame in zip(each, message.frames if isinstance(message, Batch) else (message,), strict=True):
             if len(message.text) > SHORT_MESSAGE_BYTES:
@@ -314,7 +316,8 @@ class HttpAuthenticator:
     def _enter(self, exchange: Exchange, token: VerifiedToken | None, named: RequestHead) -> None:
         """Check the owner of the named session ([session-owner])."""
         self._sessions.enter(exchange, named, principal_of(token))
-        exchange.head = exchange.head.in_era
+        if named.is_modern:
+            exchange.head = exchange.head.in_era
         _carry(exchange, token)
         if token is not None:
             exchange.vouch()

@@ -238,17 +238,17 @@ class Endpoint(Intake[Exchange]):
         head, authenticator = client.head, self._authenticator
         if authenticator is not None:
             call.token = await authenticator.of_header(client, sessions=True)  # 2
-        head.check_post()  # 3
+        routing = head.check_post()  # 3
         text = await client.body(self._settings.max_request_bytes)  # 4
-        call.revision = head.revision or self._revision(client)
+        call.revision = self._revision(client)
         message = await self._read(text, call, batches=call.revision == BATCH_REVISION)
         client.request_id = message.id if isinstance(message, Request) else None
         era = call.era = Era.MODERN if head.is_modern else era_of_body(message)  # 5
         client.stateless = era is Era.MODERN
         if era is Era.MODERN and isinstance(message, Request | Notification):
             check_agreement(message, head.headers)
-        if head.routing:
-            client.head = head.without(unmirrored_headers(message, era, head.headers, head.routing))
+        if routing:
+            client.head = head.without(unmirrored_headers(message, era, head.headers, routing))
         check_once(head.headers, VERSION_HEADER)
         call.session = head.session if era is Era.LEGACY else ""
         if self._lets_guests_in and era is Era.LEGACY and isinstance(message, Request):
@@ -272,7 +272,7 @@ class Endpoint(Intake[Exchange]):
         return UpstreamAccess(partial(self._backend.ask, client, call.era), headers, query, speak)
 
     async def _go_on(self, client: Exchange, call: Call) -> None:
-        if call.proved:
+        if call.proved and not client.vouched:
             client.vouch()
         message = call.onward
         if message is None:

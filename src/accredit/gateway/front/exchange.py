@@ -102,7 +102,7 @@ class Exchange(ABC):
         self.stateless = head.is_modern
         """Whether the request belongs to the era without sessions. If so, no answer shows the client a session's id."""
         self._refused: tuple[bytes, ...] = ()
-        self._session = head.in_era.headers.get(SESSION_HEADER)  # as the client knows it
+        self._session = None if head.is_modern else head.headers.get(SESSION_HEADER)  # as the client knows it
         self.vouched = self.shows_pages = self._begun = False
         self._body: Slot | None = None
 

@@ -94,7 +94,7 @@ class SessionIds:
         data = self._ring.unlock(self._version, value.decode("latin-1"), b"")
         try:
             state = msgspec.msgpack.decode(data, type=SessionState)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):  # the latter for text that is not UTF-8
             raise SealError("another form of state") from None
         if state.server != self._server or state.replica not in self._replicas:
             raise SealError("for another server")
