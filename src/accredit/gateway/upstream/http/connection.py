@@ -18,7 +18,7 @@ from accredit.errors import (
     UpstreamUnavailable,
 )
 from accredit.gateway.eager import Wakeup, end_of_step
-from accredit.gateway.room import ALONE, Parts
+from accredit.gateway.room import ALONE, EqualShares
 from accredit.gateway.upstream.http.dialing import Origin, attach, open_socket
 from accredit.gateway.upstream.http.parsing import IDLE_SECONDS, AnswerHeads, Response, ResponseParser, cut_off
 from accredit.limits import CONNECT_SECONDS
@@ -225,7 +225,7 @@ class Share:
     """How many connections one server may have open, to all its replicas together: an equal part of the process's
     bound."""
 
-    def __init__(self, parts: Parts = ALONE) -> None:
+    def __init__(self, parts: EqualShares = ALONE) -> None:
         self._parts = parts
         self._pools: list[Pool] = []
 
