@@ -33,7 +33,7 @@ from accredit.ratify import (
 from accredit.ratify.extras.transactions import ReceiptResult
 from accredit.rounds import input_response
 from accredit.server import ProofGuard, TokenRules, TrustedIssuer, require
-from accredit.tokens import Issuer, Presented, VerifiedToken, check_tool
+from accredit.tokens import Issuer, UnverifiedToken, VerifiedToken, check_tool
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs/reference"
@@ -52,7 +52,7 @@ KEY = gateway()[1]
         verify_log([], [KEY]),
         verify_log([b"rubbish"], [KEY]),
         examine(b"rubbish", {}),
-        Presented(Issuer("https://issuer.example", "mail"), None, "forged"),
+        UnverifiedToken(Issuer("https://issuer.example", "mail"), None, "forged"),
         IdentityStatus.EXPIRED,
         input_response({}, "sure"),
         input_response({"sure": {"action": "decline"}}, "sure"),

@@ -15,7 +15,7 @@ from tests.world.running import run
 
 from accredit.stores.audit_log import queue
 from accredit.stores.audit_log.appender import CHECKPOINT_RECORDS
-from accredit.stores.audit_log.requests import Begin, Turn, encode_for_turn
+from accredit.stores.audit_log.requests import AppendEvents, Begin, encode_for_turn
 from accredit.stores.audit_log.transactions import Event
 
 __all__ = ["each_executor"]
@@ -81,7 +81,7 @@ def test_a_turn_in_doubt_is_on_record_once__though_its_writer_was_taken_for_dead
 async def test_a_turn_in_doubt_is_on_record_once__though_who_wrote_it_was_replaced_and_whatever_it_ended_with(
     path: Path, records: int
 ) -> None:
-    asked = Turn("ab" * 16, 1, [encode_for_turn(Event(decided(), NOW_MS)) for _ in range(records)])
+    asked = AppendEvents("ab" * 16, 1, [encode_for_turn(Event(decided(), NOW_MS)) for _ in range(records)])
 
     for begins in (True, False):
         executor = Log.executors(path, gateway()[0], False)

@@ -24,7 +24,7 @@ from accredit.limits import MAX_ATTESTATION_BYTES
 from accredit.stores import LogStore, PostgresDatabase
 from accredit.stores.audit_log.calls import join_newest_first, read_call_records
 from accredit.stores.audit_log.reader import OF_CALLS
-from accredit.stores.audit_log.reading import Bookmark, LogAway, LogReader, Numbered, key_range, windows
+from accredit.stores.audit_log.reading import Bookmark, LogAway, LogReader, NumberedEntry, key_range, windows
 from accredit.stores.postgres.schema import CALL_KEY
 from accredit.stores.postgres.session import SchemaUnknown
 from accredit.stores.postgres.snapshot import Snapshot
@@ -147,7 +147,7 @@ def test_a_calls_records_come_the_newest_first__and_in_order_from_a_bookmark_on(
         assert phases(log.holding(call_id, Bookmark(10**9, "nobody", 10**9))) == []
 
 
-def phases(entries: Iterable[Numbered]) -> list[str]:
+def phases(entries: Iterable[NumberedEntry]) -> list[str]:
     return [record.phase for each in entries if (record := each.record())]
 
 
@@ -176,7 +176,7 @@ def test_checkpoints_and_notes_come_in_the_order_of_their_chain(log: LogReader) 
 def test_the_latest_checkpoint_of_each_chain_is_found__and_the_first_that_counts_a_record(
     written: Written, log: LogReader
 ) -> None:
-    def places(found: Iterable[Numbered]) -> list[str]:
+    def places(found: Iterable[NumberedEntry]) -> list[str]:
         return [each.entry.place for each in found if isinstance(each.entry, Stored)]
 
     latest = places(log.latest_checkpoints())
@@ -326,7 +326,7 @@ def test_a_list_goes_on_where_it_ended(log: LogReader) -> None:
     assert list(log.newest_first(numbers[-1])) == []
 
 
-def ids(entries: Iterable[Numbered]) -> list[str]:
+def ids(entries: Iterable[NumberedEntry]) -> list[str]:
     return sorted(record.call.id for each in entries if (record := each.record()))
 
 

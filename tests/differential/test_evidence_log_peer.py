@@ -120,7 +120,7 @@ def ours(*calls: Kept) -> list[bool]:
     found: list[bool] = []
     for each in calls:
         named = hashlib.sha256(each.certificates).hexdigest() == each.chain_sha256
-        entry = reading.Kept(b"", each.proof, each.certificates if named else None)
+        entry = reading.EntryWithEvidence(b"", each.proof, each.certificates if named else None)
         judged = judge()._judge(entry, decode_statement(each.payload))
         found.append(judged is not None and judged.fault is None and judged.is_proved)
     return found

@@ -20,7 +20,7 @@ from accredit.gateway.settings import TokenSettings
 from accredit.jsonrpc.methods import Era
 from accredit.net import IssuerKeys
 from accredit.ops.drill_agents import Agent, TokenMaker
-from accredit.ops.drill_calls import Drill, Parties, Tried
+from accredit.ops.drill_calls import Drill, DrilledCall, DrillParties
 from accredit.ops.drill_roads import Endpoint, McpRoad
 from accredit.policy.drill import DRILL, SENSITIVE_DRILL
 from accredit.stores import MemoryStore, RevocationLists
@@ -60,11 +60,11 @@ def drilled(
     telemetry: Telemetry | None = None,
     shows: str | None = None,
     **policy: Any,
-) -> list[Tried]:
+) -> list[DrilledCall]:
     """The calls at a gateway, with tokens of an issuer with this key, if there is one, or with what an agent `shows` in
     a header where there is none."""
 
-    async def main() -> list[Tried]:
+    async def main() -> list[DrilledCall]:
         agent, other = Agent(), Agent()
         agent.token = other.token = shows or ""
         maker: TokenMaker | None = None
@@ -89,7 +89,7 @@ def drilled(
             token_required=key is not None,
             bind_agent=policy.get("bind_agent", False),
         )
-        parties = Parties(issuer=trust.owner.signer(), agent=agent, other=other, maker=maker)
+        parties = DrillParties(issuer=trust.owner.signer(), agent=agent, other=other, maker=maker)
         async with httpx2.AsyncClient(transport=Faulty(app, fault)) as client:
             drill = Drill(McpRoad(client, endpoint, era), parties)
             await drill.run()
@@ -111,7 +111,7 @@ class Dripping(httpx2.AsyncBaseTransport, httpx2.AsyncByteStream):
         await asyncio.Event().wait()
 
 
-def wrong(tried: list[Tried]) -> set[tuple[str, str]]:
+def wrong(tried: list[DrilledCall]) -> set[tuple[str, str]]:
     return {(each.name, each.verdict) for each in tried if each.verdict != "ok"}
 
 
@@ -244,7 +244,7 @@ def test_an_answer_that_can_t_be_understood_counts_as_none(answer: Any, trust: T
 @pytest.mark.holds("ops/drill_roads", "mcp", "bound")
 async def test_an_answer_that_never_ends_counts_as_none__and_the_drill_goes_on(trust: Trust) -> None:
     agent = Agent()
-    parties = Parties(issuer=trust.owner.signer(), agent=agent, other=agent, maker=None)
+    parties = DrillParties(issuer=trust.owner.signer(), agent=agent, other=agent, maker=None)
     endpoint = Endpoint(
         server="", url=URL, host="", gateway_id=GATEWAY, binding_required=False, tokens=None,
         token_required=False, bind_agent=False,

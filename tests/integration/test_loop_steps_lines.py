@@ -14,7 +14,7 @@ from tests.world.measured_loop import CountingLoop, MeasuredLoop
 
 from accredit.gateway.counters import Counters
 from accredit.gateway.upstream.merged.ids import ProgressTokens, merged_ring
-from accredit.gateway.upstream.merged.messages import Outward
+from accredit.gateway.upstream.merged.messages import ToClientMapper
 from accredit.gateway.upstream.merged.replies import EventMapper
 from accredit.jsonrpc.sse import MAX_EVENT_LINES
 from accredit.rounds import KeyRing
@@ -49,7 +49,7 @@ def test_the_lines_of_an_event_are_read_as_they_come__not_all_of_them_when_it_en
 
 @pytest.mark.holds("gateway/upstream/merged/replies", "event-ids")
 def test_an_answer_with_an_id_on_a_resumed_stream_is_neither_searched_for_it_nor_opened_at_one_go() -> None:
-    outward = Outward("mail", ProgressTokens(merged_ring(KeyRing([b"k" * 32])), "mail"))
+    outward = ToClientMapper("mail", ProgressTokens(merged_ring(KeyRing([b"k" * 32])), "mail"))
     mapper = EventMapper(
         outward, lambda id: id, max_event_bytes=16 * MIB, counters=Counters(), may_answer=lambda id: id == 1
     )

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from accredit.a2a.call import call_of, skill_entries
-from accredit.a2a.requests import Asked, read_request
+from accredit.a2a.requests import A2aRequest, read_request
 from accredit.base.steps import at_one_go
 from accredit.policy import Catalog, Entry
 from accredit.policy.agent_call import AgentCall
@@ -39,7 +39,7 @@ def request(method: str = "SendMessage", params: object = None, id: object = 1) 
     )
 
 
-def asked(method: str = "SendMessage", params: object = None) -> Asked:
+def asked(method: str = "SendMessage", params: object = None) -> A2aRequest:
     """A request as it is read."""
     return at_one_go(read_request(request(method, params), VERSIONS))
 

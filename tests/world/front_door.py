@@ -34,7 +34,7 @@ from accredit.consent.answers import Answer
 from accredit.consent.asks import Ask
 from accredit.consent.call import CallTerms
 from accredit.consent.held import AnyAsk, ClientAsk
-from accredit.gateway.holding import Holding, OpenAsk
+from accredit.gateway.holding import HeldAsks, OpenAsk
 from accredit.keys import PrivateKeyFile, make_key, write_key
 from accredit.ratify import Grant, issue_delegation
 from accredit.ratify.wire import tree
@@ -80,8 +80,8 @@ class FrontDoor:
             yield gateway
 
     @contextlib.asynccontextmanager
-    async def _holding(self) -> AsyncGenerator[Holding]:
-        holding = Holding(parse_store_url("sqlite:///gateway.db", self.folder).open_asks(), self._ring)
+    async def _holding(self) -> AsyncGenerator[HeldAsks]:
+        holding = HeldAsks(parse_store_url("sqlite:///gateway.db", self.folder).open_asks(), self._ring)
         try:
             yield holding
         finally:

@@ -15,7 +15,7 @@ from accredit.consent import Ask
 from accredit.consent.answers import Answer
 from accredit.consent.call import CallTerms
 from accredit.gateway import Gateway
-from accredit.gateway.holding import Holding, OpenAsk
+from accredit.gateway.holding import HeldAsks, OpenAsk
 from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.keys import make_token_key
 from accredit.oauth.access_tokens import FrontToken, mint_access_token
@@ -122,7 +122,7 @@ class Desk:
 
     def __init__(self, front: FrontDoor, asks: AskStore, app: Gateway) -> None:
         self.front = front
-        self.holding = Holding(asks, app.routes.settings.rounds.ring)
+        self.holding = HeldAsks(asks, app.routes.settings.rounds.ring)
 
     async def waiting(self) -> OpenAsk:
         """The ask that waits."""

@@ -29,7 +29,14 @@ from accredit.stores import SqliteFile
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.reading import LogReader
-from accredit.stores.audit_log.requests import DatabaseLog, FileLog, LogExecutor, Touch, Turn, WriterRequest
+from accredit.stores.audit_log.requests import (
+    AppendEvents,
+    CheckWritable,
+    DatabaseLog,
+    FileLog,
+    LogExecutor,
+    WriterRequest,
+)
 from accredit.stores.audit_log.thread import LogThread
 from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres.address import DatabaseAddress
@@ -84,7 +91,7 @@ class Watched:
 
     async def run(self, request: WriterRequest[T]) -> T:
         self.asked.append(request)
-        if self.full and type(self.asked[-1]) is not Touch:
+        if self.full and type(self.asked[-1]) is not CheckWritable:
             raise StoreUnavailable("database or disk is full")
         answer = await self.inner.run(request)
         if self.forgets:
@@ -96,7 +103,7 @@ class Watched:
 
     def at_once(self) -> int:
         """How many records it was asked to write in one turn at most."""
-        return max(len(each.events) for each in self.asked if isinstance(each, Turn))
+        return max(len(each.events) for each in self.asked if isinstance(each, AppendEvents))
 
 
 class Log:

@@ -24,7 +24,7 @@ from accredit.attest import (
     sha256_hex,
     timestamp,
 )
-from accredit.attest.canonical import Halves, KeptProof, SignedContext
+from accredit.attest.canonical import HybridPair, KeptProof, SignedContext
 from accredit.attest.statements import GENESIS, PolicyDigest
 from accredit.policy.evidence import Auditor, Evidence
 from accredit.ratify import DelegationCert, HybridPrivateKey, HybridPublicKey, build_session_context, present
@@ -66,10 +66,10 @@ def signed_call(
     bound_to = _session_context(context)
     signed = present(certs, agent, CHALLENGE, at, session_context=bound_to)
     proof = KeptProof(
-        Halves(signed.agent_pub_key.ed25519, signed.agent_pub_key.ml_dsa_65),
+        HybridPair(signed.agent_pub_key.ed25519, signed.agent_pub_key.ml_dsa_65),
         signed.challenge,
         signed.challenge_at,
-        Halves(signed.challenge_sig.ed25519, signed.challenge_sig.ml_dsa_65),
+        HybridPair(signed.challenge_sig.ed25519, signed.challenge_sig.ml_dsa_65),
         context,
         bound_to,
     )

@@ -48,7 +48,7 @@ class Judged(NamedTuple):
     """A judged answer. `result` has the method's type; it is None if the answer is an error (then `code` is set) or
     null. `task` and `context` are the ids of what the answer is about, or ""."""
 
-    result: shapes.Answered | None
+    result: shapes.AgentObject | None
     code: int | None = None
     error: bytes = b""
     task: str = ""
@@ -103,7 +103,7 @@ class Answers:
             return _is_there(frame.error)
         return type(frame.id) is type(self._id) and frame.id == self._id
 
-    def _result(self, result: shapes.Answered) -> Judged:
+    def _result(self, result: shapes.AgentObject) -> Judged:
         """Check whom a result is about ([same-task], [same-context])."""
         task, context = "", ""
         if isinstance(result, shapes.SendResult):

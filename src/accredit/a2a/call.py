@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET, Raw
 
-from accredit.a2a.requests import Asked
+from accredit.a2a.requests import A2aRequest
 from accredit.a2a.shapes import ListParams, PushCreateParams, SendParams
 from accredit.http_api.wire import decode_proof_header
 from accredit.policy.agent_call import GET_CARD, AgentCall
@@ -23,7 +23,7 @@ from accredit.policy.catalog import Entry
 from accredit.policy.guarded_call import payload_digest
 
 
-def call_of(asked: Asked, headers: Sequence[bytes] = ()) -> AgentCall:
+def call_of(asked: A2aRequest, headers: Sequence[bytes] = ()) -> AgentCall:
     """Return the call that a request makes. `headers` are the values of its proof headers."""
     params = asked.params
     proof, differ = _proof([*headers, *([asked.proof] if asked.proof is not None else [])])

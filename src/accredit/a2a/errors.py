@@ -26,7 +26,7 @@ _REASONS = {
 _WORDS = {"unknown_task": UNKNOWN_TASK, "push_refused": PUSH_REFUSED}
 
 
-class Told(NamedTuple):
+class ErrorAnswer(NamedTuple):
     """The JSON-RPC error that a client is told."""
 
     code: int
@@ -38,24 +38,26 @@ class Told(NamedTuple):
         return error_frame(id, self.code, self.message, self.data)
 
 
-def a2a_error(code: int) -> Told:
+def a2a_error(code: int) -> ErrorAnswer:
     """Return one of A2A's own errors."""
     reason, message = _REASONS[code]
-    return Told(code, message, [{"@type": _INFO, "reason": reason, "domain": _DOMAIN}])
+    return ErrorAnswer(code, message, [{"@type": _INFO, "reason": reason, "domain": _DOMAIN}])
 
 
-def error_told(error: AccreditError) -> Told | None:
+def error_told(error: AccreditError) -> ErrorAnswer | None:
     """Return an error as the client gets it, or None if A2A has no code for it."""
     match error:
         case ProofRefused():
             own = _WORDS.get(error.error)
-            return a2a_error(own) if own is not None else Told(error.code, error.message, error.data)
+            return a2a_error(own) if own is not None else ErrorAnswer(error.code, error.message, error.data)
         case RequestError():
-            return a2a_error(error.code) if error.code in _REASONS else Told(error.code, error.detail, error.data)
+            return (
+                a2a_error(error.code) if error.code in _REASONS else ErrorAnswer(error.code, error.detail, error.data)
+            )
         case AnswerError():
             return a2a_error(INVALID_AGENT_ANSWER)
         case UpstreamError():
-            return Told(INTERNAL_ERROR, "The agent can't be reached, or does not answer")
+            return ErrorAnswer(INTERNAL_ERROR, "The agent can't be reached, or does not answer")
         case _:
             return None
 

@@ -19,7 +19,7 @@ class Method(NamedTuple):
     """
 
     params: type[shapes.Params]
-    result: type[shapes.Answered] | None
+    result: type[shapes.AgentObject] | None
     task: str = ""
     streams: bool = False
     pushes: bool = False

@@ -50,7 +50,7 @@ _FRAME = Names("jsonrpc", "id", "method", "params")
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class A2aRequest(Struct, frozen=True, kw_only=True):
     """A request as it was read. `params` has its method's type, and `plain` holds the same params, without the proof,
     as Python values. `form` is the form of RFC 8785 of `plain`, and `digest` the SHA-256 of that. `target` is the skill
     that a message names, or the task's id. `proof` is the text in `metadata`."""
@@ -75,18 +75,18 @@ class Asked(Struct, frozen=True, kw_only=True):
         head = to_json({"jsonrpc": "2.0", "id": self.id, "method": self.method})
         return head[:-1] + b',"params":' + self.form + b"}"
 
-    def at_page(self, token: str) -> "Asked":
+    def at_page(self, token: str) -> "A2aRequest":
         """Return the same request for another page of a list."""
         return replace(self, form=to_json({**self.plain, "pageToken": token}))
 
-    def to_count(self, token: str = "") -> "Asked":
+    def to_count(self, token: str = "") -> "A2aRequest":
         """Return the request for a page of the same list that is only counted: as many tasks as a page may have, with
         as little of each as an agent may tell."""
         little = {"pageToken": token, "pageSize": 100, "historyLength": 0, "includeArtifacts": False}
         return replace(self, form=to_json({**self.plain, **little}))
 
 
-def read_request(body: bytes, versions: Sequence[bytes]) -> Steps[Asked]:
+def read_request(body: bytes, versions: Sequence[bytes]) -> Steps[A2aRequest]:
     """Return the request in a body. `versions` are the values of `A2A-Version`. Raises `RequestError`, with the
     request's id if that could be read."""
     try:
@@ -130,7 +130,7 @@ def _method(found: dict[str, Raw], id: MessageId) -> str:
     return method
 
 
-def _read_params(id: MessageId, method: str, raw: Raw) -> Steps[Asked]:
+def _read_params(id: MessageId, method: str, raw: Raw) -> Steps[A2aRequest]:
     does = METHODS[method]
     try:
         if not is_object(raw):
@@ -157,7 +157,7 @@ def _read_params(id: MessageId, method: str, raw: Raw) -> Steps[Asked]:
     if params.tenant:
         raise unknown_task()
     target = skill if method in AGENT_MESSAGES else cast("str", getattr(params, does.task)) if does.task else ""
-    return Asked(
+    return A2aRequest(
         id=id,
         method=method,
         params=params,

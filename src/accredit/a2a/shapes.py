@@ -1,9 +1,9 @@
 """The objects of A2A 1.0, as `msgspec` reads them (specification/a2a.proto, in the JSON form of ProtoJSON). No I/O.
 
 ProtoJSON lets a reader take several spellings of one object: `task_id` for `taskId`, a number for an enum or in a
-string, null for what is absent. Other readers take only one of them. So what comes from a client (`Sent`) has members
-of the specification only, in the spelling that it shows, and nothing in another form. What comes from an agent
-(`Answered`) is read in the same way. Only what was read is sent on, so members that the specification does not have
+string, null for what is absent. Other readers take only one of them. So what comes from a client (`ClientObject`) has
+members of the specification only, in the spelling that it shows, and nothing in another form. What comes from an agent
+(`AgentObject`) is read in the same way. Only what was read is sent on, so members that the specification does not have
 are left out.
 
 `metadata` and other members of free form stay text. They are not read here, except that an object must be one.
@@ -40,15 +40,15 @@ ABSENT = Raw()
 """Stands for a member of free form that is absent."""
 
 
-class Sent(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+class ClientObject(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
     """An object in a client's request."""
 
 
-class Answered(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class AgentObject(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """An object in an agent's answer."""
 
 
-class AnsweredAuthentication(Answered, frozen=True, kw_only=True):
+class AnsweredAuthentication(AgentObject, frozen=True, kw_only=True):
     """`AuthenticationInfo` in an answer: how an agent authenticates to whom it pushes."""
 
     scheme: str
@@ -59,7 +59,7 @@ class Authentication(AnsweredAuthentication, frozen=True, forbid_unknown_fields=
     """The same in a request."""
 
 
-class Part(Answered, frozen=True, kw_only=True):
+class Part(AgentObject, frozen=True, kw_only=True):
     """`Part` of what an agent answers. One of the first four members is there."""
 
     text: Text = UNSET
@@ -75,7 +75,7 @@ class SentPart(Part, frozen=True, forbid_unknown_fields=True):
     """`Part` of a client's message."""
 
 
-class PushConfig(Sent, frozen=True, kw_only=True):
+class PushConfig(ClientObject, frozen=True, kw_only=True):
     """`TaskPushNotificationConfig`."""
 
     url: str
@@ -86,7 +86,7 @@ class PushConfig(Sent, frozen=True, kw_only=True):
     authentication: Authentication | UnsetType = UNSET
 
 
-class SentMessage(Sent, frozen=True, kw_only=True):
+class SentMessage(ClientObject, frozen=True, kw_only=True):
     """`Message` of a client."""
 
     message_id: Id
@@ -99,7 +99,7 @@ class SentMessage(Sent, frozen=True, kw_only=True):
     metadata: Raw = ABSENT
 
 
-class Configuration(Sent, frozen=True, kw_only=True):
+class Configuration(ClientObject, frozen=True, kw_only=True):
     """`SendMessageConfiguration`."""
 
     accepted_output_modes: Texts = UNSET
@@ -108,7 +108,7 @@ class Configuration(Sent, frozen=True, kw_only=True):
     return_immediately: Maybe = UNSET
 
 
-class Params(Sent, frozen=True, kw_only=True):
+class Params(ClientObject, frozen=True, kw_only=True):
     """The members that the params of all methods have."""
 
     tenant: Text = UNSET
@@ -185,7 +185,7 @@ class PushCreateParams(Params, frozen=True, kw_only=True):
 Parts = Annotated[list[Part], _MOST]
 
 
-class Message(Answered, frozen=True, kw_only=True):
+class Message(AgentObject, frozen=True, kw_only=True):
     """`Message`, of an agent or in a task's history."""
 
     message_id: str
@@ -198,7 +198,7 @@ class Message(Answered, frozen=True, kw_only=True):
     metadata: Raw = ABSENT
 
 
-class Artifact(Answered, frozen=True, kw_only=True):
+class Artifact(AgentObject, frozen=True, kw_only=True):
     """`Artifact`."""
 
     artifact_id: str
@@ -209,7 +209,7 @@ class Artifact(Answered, frozen=True, kw_only=True):
     metadata: Raw = ABSENT
 
 
-class Status(Answered, frozen=True, kw_only=True):
+class Status(AgentObject, frozen=True, kw_only=True):
     """`TaskStatus`."""
 
     state: State
@@ -217,7 +217,7 @@ class Status(Answered, frozen=True, kw_only=True):
     timestamp: Text = UNSET
 
 
-class Task(Answered, frozen=True, kw_only=True):
+class Task(AgentObject, frozen=True, kw_only=True):
     """`Task`."""
 
     id: Id
@@ -228,7 +228,7 @@ class Task(Answered, frozen=True, kw_only=True):
     metadata: Raw = ABSENT
 
 
-class StatusUpdate(Answered, frozen=True, kw_only=True):
+class StatusUpdate(AgentObject, frozen=True, kw_only=True):
     """`TaskStatusUpdateEvent`."""
 
     task_id: Id
@@ -237,7 +237,7 @@ class StatusUpdate(Answered, frozen=True, kw_only=True):
     metadata: Raw = ABSENT
 
 
-class ArtifactUpdate(Answered, frozen=True, kw_only=True):
+class ArtifactUpdate(AgentObject, frozen=True, kw_only=True):
     """`TaskArtifactUpdateEvent`."""
 
     task_id: Id
@@ -248,7 +248,7 @@ class ArtifactUpdate(Answered, frozen=True, kw_only=True):
     metadata: Raw = ABSENT
 
 
-class SendResult(Answered, frozen=True, kw_only=True):
+class SendResult(AgentObject, frozen=True, kw_only=True):
     """`SendMessageResponse`, which has exactly one of the two members."""
 
     task: Task | UnsetType = UNSET
@@ -262,7 +262,7 @@ class StreamResult(SendResult, frozen=True, kw_only=True):
     artifact_update: ArtifactUpdate | UnsetType = UNSET
 
 
-class ListResult(Answered, frozen=True, kw_only=True):
+class ListResult(AgentObject, frozen=True, kw_only=True):
     """`ListTasksResponse`."""
 
     tasks: Annotated[list[Task], _MOST]
@@ -271,7 +271,7 @@ class ListResult(Answered, frozen=True, kw_only=True):
     total_size: Number = UNSET
 
 
-class PushResult(Answered, frozen=True, kw_only=True):
+class PushResult(AgentObject, frozen=True, kw_only=True):
     """`TaskPushNotificationConfig` in an answer."""
 
     url: str
@@ -281,21 +281,21 @@ class PushResult(Answered, frozen=True, kw_only=True):
     authentication: AnsweredAuthentication | UnsetType = UNSET
 
 
-class PushListResult(Answered, frozen=True, kw_only=True):
+class PushListResult(AgentObject, frozen=True, kw_only=True):
     """`ListTaskPushNotificationConfigsResponse`."""
 
     configs: Annotated[list[PushResult], _MOST] = []
     next_page_token: Text = UNSET
 
 
-class Provider(Answered, frozen=True, kw_only=True):
+class Provider(AgentObject, frozen=True, kw_only=True):
     """`AgentProvider`."""
 
     url: str
     organization: str
 
 
-class Extension(Answered, frozen=True, kw_only=True):
+class Extension(AgentObject, frozen=True, kw_only=True):
     """`AgentExtension`."""
 
     uri: str
@@ -304,7 +304,7 @@ class Extension(Answered, frozen=True, kw_only=True):
     params: Raw = ABSENT
 
 
-class Capabilities(Answered, frozen=True, kw_only=True):
+class Capabilities(AgentObject, frozen=True, kw_only=True):
     """`AgentCapabilities`."""
 
     streaming: Maybe = UNSET
@@ -313,7 +313,7 @@ class Capabilities(Answered, frozen=True, kw_only=True):
     extended_agent_card: Maybe = UNSET
 
 
-class Schemes(Answered, frozen=True, kw_only=True):
+class Schemes(AgentObject, frozen=True, kw_only=True):
     """`SecurityRequirement`: scopes by the names of schemes, all of which are needed."""
 
     schemes: dict[str, Raw] = {}
@@ -322,7 +322,7 @@ class Schemes(Answered, frozen=True, kw_only=True):
 Requirements = Annotated[list[Schemes], _MOST]
 
 
-class Skill(Answered, frozen=True, kw_only=True):
+class Skill(AgentObject, frozen=True, kw_only=True):
     """`AgentSkill`."""
 
     id: Id
@@ -335,7 +335,7 @@ class Skill(Answered, frozen=True, kw_only=True):
     security_requirements: Requirements | UnsetType = UNSET
 
 
-class Interface(Answered, frozen=True, kw_only=True):
+class Interface(AgentObject, frozen=True, kw_only=True):
     """`AgentInterface`, without a tenant."""
 
     url: str
@@ -343,7 +343,7 @@ class Interface(Answered, frozen=True, kw_only=True):
     protocol_version: str
 
 
-class Card(Answered, frozen=True, kw_only=True):
+class Card(AgentObject, frozen=True, kw_only=True):
     """`AgentCard`, without its signatures: they are over what the agent itself has written."""
 
     name: str

@@ -1,7 +1,7 @@
 """One process's part in a reload, in its event loop: prepares the new settings, then switches to them.
 
-`ReloadTarget` does that. On SIGHUP, a process that serves alone reads the configuration itself, in a thread (`Alone`);
-a worker follows its parent's orders (`Worker`). Each process does this, in this order:
+`ReloadTarget` does that. On SIGHUP, a process that serves alone reads the configuration itself, in a thread
+(`SingleProcessReloads`); a worker follows its parent's orders (`Worker`). Each process does this, in this order:
 
 - [build] settings are built from the bytes already read, and from no other file. Revocation lists are checked, and
   known remote key sets are fetched again;
@@ -46,7 +46,7 @@ RELOAD_PREPARE_SECONDS = 30.0
 _logger = logging.getLogger("accredit.app")
 
 
-class Order(Struct, frozen=True):
+class ReloadMessage(Struct, frozen=True):
     """A parent's order to a worker, or the worker's answer. `number` is the number of the reload that it is about."""
 
     kind: Literal["prepare", "swap", "stay", "ready", "unable", "done"]
@@ -59,7 +59,7 @@ class Order(Struct, frozen=True):
         return msgspec.msgpack.encode(self)
 
 
-read_order = msgspec.msgpack.Decoder(Order).decode
+read_order = msgspec.msgpack.Decoder(ReloadMessage).decode
 
 
 class _Next(NamedTuple):
@@ -152,7 +152,7 @@ class Reports:
             self._file.tell(msgspec.structs.replace(self._file.reloads, **members))
 
 
-class Alone:
+class SingleProcessReloads:
     """Does the reloads of a process that serves alone."""
 
     def __init__(self, start: Start, part: ReloadTarget, reports: Reports) -> None:
@@ -236,7 +236,7 @@ class Worker:
             self._part.stay(order.text)
         elif order.number == self._number:
             self._part.swap()
-            self._say(Order("done", order.number))
+            self._say(ReloadMessage("done", order.number))
 
     async def _prepare(self, number: int, descriptor: int) -> None:
         try:
@@ -246,14 +246,16 @@ class Worker:
                 os.close(descriptor)
             await self._part.prepare(ReadFiles.of(text))
         except ConfigurationError as error:
-            self._say(Order("unable", number, *_shorten(error)))
+            self._say(ReloadMessage("unable", number, *_shorten(error)))
         except Exception as error:  # the parent has to hear of it
             log_event(_logger, logging.CRITICAL, "a reload failed", exc_info=error)
-            self._say(Order("unable", number, "a fault of the gateway's own", "the log has it; please report it"))
+            self._say(
+                ReloadMessage("unable", number, "a fault of the gateway's own", "the log has it; please report it")
+            )
         else:
-            self._say(Order("ready", number))
+            self._say(ReloadMessage("ready", number))
 
-    def _say(self, order: Order) -> None:
+    def _say(self, order: ReloadMessage) -> None:
         with contextlib.suppress(OSError):  # the parent is gone, and so will this process be
             self._orders.send(order.sent())
 

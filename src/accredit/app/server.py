@@ -56,7 +56,7 @@ class Application(Protocol):
         ...
 
 
-class Beside(Protocol):
+class BackgroundService(Protocol):
     """Runs beside the application, in the same event loop, for as long as the application serves."""
 
     async def start(self, connections: Callable[[], int]) -> None:
@@ -97,7 +97,7 @@ def serve(
     lifeline: int | None = None,
     announce: Callable[[], None] | None = None,
     reloads: Reloads | None = None,
-    beside: Beside | None = None,
+    beside: BackgroundService | None = None,
 ) -> int:
     """Serve `app` until told to stop; return the process's exit code.
 
@@ -160,7 +160,7 @@ class _Server(uvicorn.Server):
         lifeline: int | None,
         announce: Callable[[], None] | None,
         reloads: Reloads | None,
-        beside: Beside | None,
+        beside: BackgroundService | None,
     ) -> None:
         super().__init__(config)
         self._beside = beside

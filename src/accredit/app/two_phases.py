@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from accredit.app.configured import ConfigurationChange
-from accredit.app.reloading import RELOAD_CHECK_SECONDS, RELOAD_PREPARE_SECONDS, Order, read_order, words_for
+from accredit.app.reloading import RELOAD_CHECK_SECONDS, RELOAD_PREPARE_SECONDS, ReloadMessage, read_order, words_for
 from accredit.base.log_events import log_event
 from accredit.errors import ConfigurationError
 from accredit.keys import memory_file
@@ -108,10 +108,10 @@ class TwoPhases:
             return
         self._begin("prepare", RELOAD_PREPARE_SECONDS)
         for pid in list(self._waiting):
-            self._send(pid, Order("prepare", self._number), [self._files.fileno()])
+            self._send(pid, ReloadMessage("prepare", self._number), [self._files.fileno()])
         self._done_with(None)
 
-    def _hear(self, pid: int, order: Order) -> None:
+    def _hear(self, pid: int, order: ReloadMessage) -> None:
         if order.number != self._number or self.over:
             return
         if order.kind == "unable" and self._step == "prepare":
@@ -135,7 +135,7 @@ class TwoPhases:
         self.change = ConfigurationChange(_content(self._files), self._checked.told, self._checked.ending_seconds)
         self._begin("swap", RELOAD_SWAP_SECONDS)
         for each in list(self._waiting):
-            if not self._send(each, Order("swap", self._number)):
+            if not self._send(each, ReloadMessage("swap", self._number)):
                 self._kill(each)
         self.over = not self._workers
 
@@ -153,9 +153,9 @@ class TwoPhases:
     def _stay(self, problem: str, remedy: str) -> None:
         self.over, self.problem, self.remedy = True, problem, remedy
         for pid in self._workers:
-            self._send(pid, Order("stay", self._number, problem))
+            self._send(pid, ReloadMessage("stay", self._number, problem))
 
-    def _send(self, pid: int, order: Order, descriptors: list[int] | None = None) -> bool:
+    def _send(self, pid: int, order: ReloadMessage, descriptors: list[int] | None = None) -> bool:
         try:
             socket.send_fds(self._workers[pid], [order.sent()], descriptors or [], socket.MSG_DONTWAIT)
         except OSError:  # it is about to end, or has stood still for many reloads

@@ -35,7 +35,7 @@ _NOT_STARTED = 3
 _logger = logging.getLogger("accredit.app")
 
 
-class Orders(NamedTuple):
+class WorkerStart(NamedTuple):
     """A worker's socket for reloads, and the state in which the worker starts. `files` are those of a reloaded
     configuration, if there was a reload. `problem` says why the last reload was refused, if it was. `number` is the
     worker's slot, from 0, unique among living workers."""
@@ -55,7 +55,7 @@ class Reading(NamedTuple):
     pid_file: PidFile | None
 
 
-Serve = Callable[[int, bool, Orders], int]
+Serve = Callable[[int, bool, WorkerStart], int]
 
 
 def run_workers(
@@ -185,7 +185,7 @@ class _Workers:
             signal.signal(signal.SIGHUP, _ignore)  # it is for the parent, if the whole group gets it
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED)
             files = self._in_force.files if self._in_force is not None else None
-            orders = Orders(theirs, files, self._problem, number)
+            orders = WorkerStart(theirs, files, self._problem, number)
             code = _NOT_STARTED if self._serve(self._watched, first, orders) else 0
         except BaseException as error:
             log_event(_logger, logging.CRITICAL, "a worker failed", exc_info=error)

@@ -146,7 +146,7 @@ _Time = Annotated[int, Meta(ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER)]
 
 
 # Members are in the order of RFC 8785, as they are written.
-class Halves(Struct, frozen=True, forbid_unknown_fields=True):
+class HybridPair(Struct, frozen=True, forbid_unknown_fields=True):
     """The two halves of a hybrid key, or of a hybrid signature: Ed25519 and ML-DSA-65."""
 
     ed25519: bytes
@@ -172,10 +172,10 @@ class SignedContext(Struct, frozen=True, forbid_unknown_fields=True):
 class KeptProof(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A proof without its certificates. `challenge_at` is in unix seconds."""
 
-    agent_pub_key: Halves
+    agent_pub_key: HybridPair
     challenge: _Bytes32
     challenge_at: _Time
-    challenge_sig: Halves
+    challenge_sig: HybridPair
     context: SignedContext | None = None
     session_context: bytes = b""
 
@@ -203,7 +203,7 @@ def _base64(data: bytes) -> bytes:
     return b'"%b"' % b2a_base64(data, newline=False)
 
 
-def _halves(both: Halves) -> bytes:
+def _halves(both: HybridPair) -> bytes:
     return b'{"ed25519":%b,"ml_dsa_65":%b}' % (_base64(both.ed25519), _base64(both.ml_dsa_65))
 
 
@@ -222,13 +222,13 @@ class _Packed(Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
     held_until: int
     challenge: _Bytes32
     challenge_at: _Time
-    challenge_sig: Halves
+    challenge_sig: HybridPair
     context: SignedContext | None
     session_context: bytes
 
 
 class _Leaf(Struct, frozen=True):
-    subject_pub_key: Halves
+    subject_pub_key: HybridPair
 
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -264,7 +264,7 @@ def kept_proof(
 
 
 @lru_cache(16)
-def _leaf_key(certificates: bytes) -> Halves:
+def _leaf_key(certificates: bytes) -> HybridPair:
     leaf, *_ = _read_leaf(certificates)
     return _read_key(leaf).subject_pub_key
 

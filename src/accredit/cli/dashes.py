@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import click
 
-from accredit.cli.declare import Command, Joined
+from accredit.cli.declare import Command, OptionGroup
 from accredit.errors import ConfigurationError
 
 
@@ -22,7 +22,7 @@ class ProgramCommand(Command):
     None if there are none. `words_before` is how many arguments of this command itself precede them."""
 
     def __init__(
-        self, name: str, text: str, params: Sequence[click.Parameter | Joined], *, run: str, words_before: int = 0
+        self, name: str, text: str, params: Sequence[click.Parameter | OptionGroup], *, run: str, words_before: int = 0
     ) -> None:
         super().__init__(name, text, params, run=run)
         self._words_before = words_before

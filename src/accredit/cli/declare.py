@@ -43,7 +43,7 @@ def flag(*words: str, **settings: Any) -> click.Option:
     return click.Option(words, is_flag=True, default=False, **settings)
 
 
-class Joined(NamedTuple):
+class OptionGroup(NamedTuple):
     """Options that a function takes as one value, `name`. The function that `run` names makes it of them."""
 
     name: str
@@ -55,14 +55,14 @@ class Command(click.Command):
     """A command. `run` names its function. The first paragraph of `text` is its summary."""
 
     def __init__(
-        self, name: str, text: str, params: Sequence[click.Parameter | Joined] = (), *, run: str, into: str = ""
+        self, name: str, text: str, params: Sequence[click.Parameter | OptionGroup] = (), *, run: str, into: str = ""
     ) -> None:
-        every = [one for each in params for one in (each.options if isinstance(each, Joined) else (each,))]
+        every = [one for each in params for one in (each.options if isinstance(each, OptionGroup) else (each,))]
         super().__init__(name, help=text, short_help=summary(text), params=every, callback=self._run)
         self.run = run
         self.takes = f"{run.partition(':')[0]}:{into}" if into else run
         """Names what takes the options: the function, or the class that the function takes."""
-        self.joined = [each for each in params if isinstance(each, Joined)]
+        self.joined = [each for each in params if isinstance(each, OptionGroup)]
 
     def _run(self, **values: Any) -> Any:
         for each in self.joined:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import click
 from click import Choice
 
-from accredit.cli.declare import Joined, argument, flag, option
+from accredit.cli.declare import OptionGroup, argument, flag, option
 from accredit.cli.standard import READ, READ_OR_URL, READ_SECRET, OnlyFile
 from accredit.terminal.progress import printing_json
 
@@ -87,7 +87,7 @@ TIMEOUT = option(
     type=float,
     help="How long to wait for a server that sends nothing, not even progress.",
 )
-REACH = Joined(
+REACH = OptionGroup(
     "reach",
     "accredit.asking.reaching:read_reach",
     (

@@ -32,7 +32,7 @@ from accredit.base.caching import RecentlyUsed
 from accredit.base.steps import at_one_go
 from accredit.client.asking import asking_at_desk
 from accredit.client.http_apis import challenge_of, check_verifier, put_proof, sign_again
-from accredit.client.presenter import MAX_PROOFS_OF_REQUEST, Challenge, ProofPresenter, Tries
+from accredit.client.presenter import MAX_PROOFS_OF_REQUEST, Challenge, ProofPresenter, RequestProofs
 from accredit.consent.asks import AskedGateway
 from accredit.errors import ProofRefused, RequestError
 from accredit.limits import MAX_KNOWN_TARGETS
@@ -89,7 +89,7 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
         call = await self._call(request)
         if call is None:
             return await self._transport.handle_async_request(request)
-        tries, asked = Tries(call), False
+        tries, asked = RequestProofs(call), False
         self._prove(request, call, tries)
         while True:
             response = await self._transport.handle_async_request(request)
@@ -100,7 +100,7 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
                 continue
             if asked or not await self._is_allowed(call, refused):
                 return response
-            tries, asked = Tries(call), True
+            tries, asked = RequestProofs(call), True
             self._prove(request, call, tries)
 
     async def aclose(self) -> None:
@@ -118,7 +118,7 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
         except RequestError:
             return None  # the gateway says what is wrong with it
 
-    def _prove(self, request: Any, call: AgentCall, tries: Tries, challenge: Challenge | None = None) -> bool:
+    def _prove(self, request: Any, call: AgentCall, tries: RequestProofs, challenge: Challenge | None = None) -> bool:
         needs_scope = call.sends or call.changes_task
         if needs_scope and self._scope is None:
             return False
@@ -127,7 +127,7 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
         proof = self._presenter.prove_again(tries, scope, self._verifier_id, challenge=challenge, also=also)
         return put_proof(request, proof)
 
-    def _try_again(self, request: Any, call: AgentCall, tries: Tries, refused: "_Data") -> bool:
+    def _try_again(self, request: Any, call: AgentCall, tries: RequestProofs, refused: "_Data") -> bool:
         """Prepare a request to be sent again after a refusal. Return False if the refusal is final. Raises
         `ProofRefused` ([pinned])."""
         issued = refused.meta.ratify_challenge

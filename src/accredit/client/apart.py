@@ -16,7 +16,7 @@ import anyio
 _log = logging.getLogger("accredit.client")
 
 
-class Apart:
+class OwnTask:
     """Enters and leaves `inner` in a task of its own."""
 
     def __init__(self, inner: AbstractAsyncContextManager[object]) -> None:

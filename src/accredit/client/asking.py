@@ -112,7 +112,7 @@ class Withheld(NamedTuple):
     text: str
 
 
-class Waits(NamedTuple):
+class AskPending(NamedTuple):
     """The ask is pending, and is shown at this page of the desk."""
 
     url: str
@@ -212,7 +212,7 @@ class Asking:
 
     async def hold(
         self, ask: Ask, say: Say | None, pages: Pages | None = None, *, wait: bool = True
-    ) -> Allowed | Withheld | Waits | str:
+    ) -> Allowed | Withheld | AskPending | str:
         """Wait for a person's answer. Without a desk ([start]), return as a text why the refusal stands, "" if that
         need not be told.
 
@@ -302,7 +302,7 @@ class Asking:
 
     async def _held(
         self, desk: DeskConnection, waiting: _Waiting, say: Say | None, pages: Pages | None, *, wait: bool, began: float
-    ) -> Allowed | Withheld | Waits | str:
+    ) -> Allowed | Withheld | AskPending | str:
         loop, ask = asyncio.get_running_loop(), waiting.ask
         page = None
         desk.say({"ping": True})
@@ -320,7 +320,7 @@ class Asking:
                     if outcome is not None:
                         return outcome[0]
                     if line.state == "pending" and waiting.url and not wait:
-                        return Waits(waiting.url)
+                        return AskPending(waiting.url)
                     if line.state == "pending" and waiting.url and page is None and pages is not None:
                         page = pages.show(ask, waiting.url)
                         declined = declined if page is None else asyncio.ensure_future(page.declined.wait())

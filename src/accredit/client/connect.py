@@ -46,11 +46,11 @@ from pydantic import ValidationError
 
 from accredit.base.text import excerpt
 from accredit.base.values import members_of
-from accredit.client.asking import Allowed, Asking, Say, Waits, Withheld, denial_message
+from accredit.client.asking import Allowed, Asking, AskPending, Say, Withheld, denial_message
 from accredit.client.bridge import Bridge
 from accredit.client.budgets import Budgets, CallBudget
 from accredit.client.desk_start import DeskStarter
-from accredit.client.gateways import Reached, to_gateway
+from accredit.client.gateways import GatewayAddress, to_gateway
 from accredit.client.headers import RoutingHeaders, modern_version
 from accredit.client.messages import encode_message
 from accredit.client.pages import Pages
@@ -125,7 +125,7 @@ class Connecting(Struct, frozen=True, kw_only=True):
 async def run(connecting: Connecting, make_host: Callable[[], HostConnection]) -> int:
     """Serve until the host ends, or a signal to stop comes. Return the exit code. Raises `ConfigurationError`."""
     presenter = connecting.presenter
-    reached = Reached(
+    reached = GatewayAddress(
         url=connecting.url,
         token=connecting.token,
         headers=connecting.headers,
@@ -373,7 +373,7 @@ class _Connection:
             await self._waiting.put(opened.message)
             return
         self._settle(opened.message.id)
-        if isinstance(outcome, Waits):
+        if isinstance(outcome, AskPending):
             result = self._pages.input_required(ask, outcome.url, ask.agent_id)
             self._tell(JSONRPCResponse(jsonrpc="2.0", id=opened.message.id, result=result))
         elif isinstance(outcome, Withheld):

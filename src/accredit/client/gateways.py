@@ -15,12 +15,12 @@ from msgspec import Struct
 from accredit.client.http import SILENCE_SECONDS, GatewayHttp
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import Prover
-from accredit.client.renewing import Opened, RenewingTransport, Transports
+from accredit.client.renewing import OpenConnection, RenewingTransport, Transports
 from accredit.client.streams import Heard, ProvingTransport, Uncovered
 from accredit.client.ways import over_http, over_sse
 
 
-class Reached(Struct, frozen=True, kw_only=True):
+class GatewayAddress(Struct, frozen=True, kw_only=True):
     """How to reach a gateway: the arguments of `GatewayHttp`, and the URL."""
 
     url: str
@@ -36,7 +36,7 @@ class Reached(Struct, frozen=True, kw_only=True):
 class _Latest:
     """The latest HTTP connection: its session is the one that proofs are bound to."""
 
-    def __init__(self, reached: Reached) -> None:
+    def __init__(self, reached: GatewayAddress) -> None:
         self._reached = reached
         self._http: GatewayHttp | None = None
 
@@ -63,7 +63,7 @@ def _ssl_context(url: str) -> ssl.SSLContext | None:
 
 
 def to_gateway(
-    reached: Reached,
+    reached: GatewayAddress,
     presenter: ProofPresenter | None = None,
     *,
     whole_lists: bool = False,
@@ -82,13 +82,13 @@ def to_gateway(
 
     proving = partial(ProvingTransport, prover=prover, uncovered=uncovered, heard=heard)
 
-    def streamable(on_lost: Callable[[], None]) -> Opened:
+    def streamable(on_lost: Callable[[], None]) -> OpenConnection:
         http = latest.open(on_lost)
-        return Opened(http, proving(over_http(reached.url, http)))
+        return OpenConnection(http, proving(over_http(reached.url, http)))
 
-    def sse(on_lost: Callable[[], None]) -> Opened:
+    def sse(on_lost: Callable[[], None]) -> OpenConnection:
         http = latest.open(on_lost)
-        return Opened(http, proving(over_sse(reached.url, http)))
+        return OpenConnection(http, proving(over_sse(reached.url, http)))
 
     patience = SILENCE_SECONDS if reached.timeout is None else reached.timeout
     return RenewingTransport(Transports(streamable, sse), patience)

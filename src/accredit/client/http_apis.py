@@ -33,7 +33,7 @@ from accredit.attest.canonical import WORKSPACES
 from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt
 from accredit.client.asking import asking_at_desk
-from accredit.client.presenter import Challenge, ProofPresenter, Tries
+from accredit.client.presenter import Challenge, ProofPresenter, RequestProofs
 from accredit.consent.asks import AskedGateway
 from accredit.errors import ConfigurationError, ProofRefused, RequestError
 from accredit.http_api.call import HttpCall, Protocol
@@ -100,7 +100,7 @@ class AccreditedHttp(httpx2.Auth):
     def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
         """Send a request with its proof, and again after refusals that ask for another proof. Raises `ProofRefused`
         ([pinned])."""
-        return self._flow(request, Tries(self._call(request)))
+        return self._flow(request, RequestProofs(self._call(request)))
 
     def sync_auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
         """Do as `auth_flow` for an `httpx2.Client`. Raises `ConfigurationError` with `hold`."""
@@ -114,7 +114,7 @@ class AccreditedHttp(httpx2.Auth):
         await request.aread()
         response: httpx2.Response | None = None
         for is_last in (self._asking is None, True):
-            tries = Tries(self._call(request))
+            tries = RequestProofs(self._call(request))
             flow = self._flow(request, tries)
             with suppress(StopIteration):
                 outgoing = next(flow)
@@ -126,7 +126,7 @@ class AccreditedHttp(httpx2.Auth):
             if is_last or response is None or not await self._is_allowed(request, tries, response):
                 return
 
-    def _flow(self, request: httpx2.Request, tries: Tries) -> Generator[httpx2.Request, httpx2.Response, None]:
+    def _flow(self, request: httpx2.Request, tries: RequestProofs) -> Generator[httpx2.Request, httpx2.Response, None]:
         scope = self._scope(request)
         if scope is not None:
             self._prove(request, tries, scope)
@@ -135,7 +135,7 @@ class AccreditedHttp(httpx2.Auth):
             if response.status_code not in (401, 403) or not self._try_again(request, tries, read_challenge(response)):
                 return
 
-    def _try_again(self, request: httpx2.Request, tries: Tries, told: Mapping[str, str]) -> bool:
+    def _try_again(self, request: httpx2.Request, tries: RequestProofs, told: Mapping[str, str]) -> bool:
         """Prepare a request to be sent again after a refusal. Return False if the refusal is final. Raises
         `ProofRefused` ([pinned])."""
         named, protocol = told.get("scope"), _PROTOCOLS.get(told.get("workspace", ""))
@@ -179,11 +179,13 @@ class AccreditedHttp(httpx2.Auth):
             requested_path=request.url.raw_path.decode("ascii"),
         )
 
-    def _prove(self, request: httpx2.Request, tries: Tries, scope: str, challenge: Challenge | None = None) -> bool:
+    def _prove(
+        self, request: httpx2.Request, tries: RequestProofs, scope: str, challenge: Challenge | None = None
+    ) -> bool:
         proof = self._presenter.prove_again(tries, scope, self._verifier_id, challenge=challenge)
         return put_proof(request, proof)
 
-    async def _is_allowed(self, request: httpx2.Request, tries: Tries, response: httpx2.Response) -> bool:
+    async def _is_allowed(self, request: httpx2.Request, tries: RequestProofs, response: httpx2.Response) -> bool:
         """Ask a person about a refused request, and return whether they allow it ([asks]). Return False if nobody is to
         be asked. Raises `ProofRefused`."""
         told = read_challenge(response) if response.status_code in (401, 403) else {}

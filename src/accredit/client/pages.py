@@ -43,7 +43,7 @@ class Page(Struct):
     is_open: bool = True
 
 
-class Resumed(NamedTuple):
+class ReturnedRequest(NamedTuple):
     """A modern request that came back after a page was shown, without the members that we had added, and whether the
     person declined the ask."""
 
@@ -111,7 +111,7 @@ class Pages:
             "requestState": self._keys.seal(sealed, binding, secrets.token_bytes(NONCE_BYTES)),
         }
 
-    def resumed(self, request: JSONRPCRequest, agent_id: str) -> Resumed | None:
+    def resumed(self, request: JSONRPCRequest, agent_id: str) -> ReturnedRequest | None:
         """If a request brings back a state of ours, return it without that state; else None ([modern-pages])."""
         params = request.params or {}
         state, member = params.get("requestState"), TARGET_MEMBER.get(request.method)
@@ -126,7 +126,7 @@ class Pages:
         answer = members_of(members_of(params.get("inputResponses")).get(_ENTRY))
         declined = answer.get("action") == "decline"
         kept = {name: value for name, value in params.items() if name == "_meta" or name in plain}
-        return Resumed(request.model_copy(update={"params": kept}), opened.flow, declined)
+        return ReturnedRequest(request.model_copy(update={"params": kept}), opened.flow, declined)
 
 
 def _binding(agent_id: str, method: str, target: str, params: dict[str, Any]) -> bytes:

@@ -24,7 +24,7 @@
   read before its next use.
 
 Not checked here: revocation, facts that only the gateway knows (amounts, places, uses), and whether it trusts the
-principal. If the gateway refuses for such a reason, the next delegation is tried (`Tries`).
+principal. If the gateway refuses for such a reason, the next delegation is tried (`RequestProofs`).
 """
 
 import hashlib
@@ -125,7 +125,7 @@ class _Meta(Struct, frozen=True):
     ratify_challenge: Challenge
 
 
-class Tries(Struct):
+class RequestProofs(Struct):
     """The proofs of one request so far.
 
     `scope` is the scope of the last proof, if there was one, and `also` what else its delegation had to cover. `chains`
@@ -299,7 +299,7 @@ class ProofPresenter:
 
     def prove_again(
         self,
-        tries: Tries,
+        tries: RequestProofs,
         scope: str,
         verifier_id: str,
         *,

@@ -49,7 +49,7 @@ from msgspec import Struct
 
 from accredit.base.caching import RecentlyUsed
 from accredit.base.values import items_of, members_of
-from accredit.client.presenter import Challenge, ProofPresenter, Tries
+from accredit.client.presenter import Challenge, ProofPresenter, RequestProofs
 from accredit.errors import FrameError, ProofRefused
 from accredit.jsonrpc.methods import LISTEN, TASK_CHANGES, TASK_MEMBER
 from accredit.jsonrpc.responses import TASK
@@ -88,7 +88,7 @@ class _Target(Struct, frozen=True):
     sensitive: bool = False
 
 
-class Attempt(Tries, kw_only=True):
+class Attempt(RequestProofs, kw_only=True):
     """A request in progress: its `params` without a proof, and the state of its tries. `other` is the call as the
     gateway may read it instead ([token-argument])."""
 
@@ -98,7 +98,7 @@ class Attempt(Tries, kw_only=True):
     other: GuardedCall | None = None
 
 
-class Listed(NamedTuple):
+class SplitList(NamedTuple):
     """A list's items, those that the delegations cover and the others. If `again` is not None, these items are not
     final: the list is to be requested once more, with these params."""
 
@@ -241,7 +241,7 @@ class Prover:
         attempt.corrected = scope != ""  # the gateway will name the scope of a task that was made elsewhere
         return self._signed(attempt, self._learned(attempt, scope, sensitive=False))
 
-    def listed(self, attempt: Attempt, result: Params) -> Listed:
+    def listed(self, attempt: Attempt, result: Params) -> SplitList:
         """Learn from a list, and separate the items that the delegations cover from the others.
 
         A gateway that filters its lists knows better which items are covered: an item may accept several scopes. So if
@@ -262,7 +262,7 @@ class Prover:
         if others and self._filters and self._pin.id and attempt.scope is None and not attempt.corrected:
             attempt.corrected = True
             again = self._signed(attempt, "")
-        return Listed(covered, others, again)
+        return SplitList(covered, others, again)
 
     def _learn(self, kind: Kind, item: Mapping[str, object]) -> str | None:
         meta = members_of(item.get("_meta"))

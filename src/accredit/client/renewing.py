@@ -68,7 +68,7 @@ is short enough to end a request first, with its own error."""
 _NO_SESSION = "the session was lost, and the one that followed it, too: this was not done"
 
 
-class Opened(NamedTuple):
+class OpenConnection(NamedTuple):
     """An opened connection to the server: its HTTP client, and the transport on top of that."""
 
     http: GatewayHttp
@@ -78,8 +78,8 @@ class Opened(NamedTuple):
 class Transports(NamedTuple):
     """How to open each of the two transports. Each function is given a callback for when the session is lost."""
 
-    streamable: Callable[[Callable[[], None]], Opened]
-    sse: Callable[[Callable[[], None]], Opened]
+    streamable: Callable[[Callable[[], None]], OpenConnection]
+    sse: Callable[[Callable[[], None]], OpenConnection]
 
 
 class _Connection:

@@ -34,10 +34,10 @@ from mcp_types import (
 )
 
 from accredit.base.text import excerpt
-from accredit.client.apart import Apart
+from accredit.client.apart import OwnTask
 from accredit.client.asking import Asking, Say, asking_at_desk
 from accredit.client.budgets import Budgets
-from accredit.client.gateways import Reached, to_gateway
+from accredit.client.gateways import GatewayAddress, to_gateway
 from accredit.client.http import HOW_TO_START, NOT_REACHED, NOT_THERE
 from accredit.client.legs import Dialogs, Legs, RoundsCall, legacy_callback, one_at_a_time, read_result
 from accredit.client.pins import check_name
@@ -110,7 +110,7 @@ class AccreditedClient:
         uncovered = mark_uncovered if hold > 0 else None
         self._client = Client(
             to_gateway(
-                Reached(url=target, token=token or "", headers=headers or {}, timeout=timeout),
+                GatewayAddress(url=target, token=token or "", headers=headers or {}, timeout=timeout),
                 presenter,
                 whole_lists=hold > 0,
                 uncovered=uncovered,
@@ -123,7 +123,7 @@ class AccreditedClient:
             list_roots_callback=legacy_callback(roots, "roots/list", dialogs),
             mode=mode,
         )
-        self._connection = Apart(self._client)
+        self._connection = OwnTask(self._client)
         self._asking = asking_at_desk(presenter, self._caller.url, hold)
 
     async def __aenter__(self) -> Self:

@@ -42,7 +42,7 @@ from accredit.base.values import members_of
 from accredit.client.headers import RoutingHeaders
 from accredit.client.peers import Changed
 from accredit.client.pins import PinsInUse
-from accredit.client.proving import Attempt, Listed, Params, Prover, with_meta
+from accredit.client.proving import Attempt, Params, Prover, SplitList, with_meta
 from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams, WriteStream
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.methods import LISTEN, META_CAPABILITIES, META_CLIENT_INFO, META_SUBSCRIPTION, META_VERSION
@@ -294,7 +294,7 @@ class ProvingTransport:
         params = with_meta(message.params or {}, {META_SUBSCRIPTION: opened.id})
         return SessionMessage(message.model_copy(update={"params": params}))
 
-    def _shown(self, listed: Listed, result: Params, items: str) -> Params:
+    def _shown(self, listed: SplitList, result: Params, items: str) -> Params:
         if self._uncovered is not None:
             others = [self._uncovered(cast("dict[str, object]", tool)) for tool in listed.others]
             return {**result, items: [*listed.covered, *others]}

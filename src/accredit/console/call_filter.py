@@ -62,7 +62,7 @@ class _Outcome(Struct, frozen=True):
     status: str = ""
 
 
-class Glimpse(Struct, frozen=True):
+class PartialRecord(Struct, frozen=True):
     """The parts of a record that filters use, from a fast, partial decoding. Records that match are decoded in full
     (`attest`) and filtered again."""
 
@@ -76,13 +76,13 @@ class Glimpse(Struct, frozen=True):
 
 
 class _Statement(Struct, frozen=True):
-    predicate: Glimpse
+    predicate: PartialRecord
 
 
 _decode = msgspec.json.Decoder(_Statement).decode
 
 
-def glimpse(payload: bytes) -> Glimpse | None:
+def glimpse(payload: bytes) -> PartialRecord | None:
     """Decode the members of a record that filters use. Return None if it is not a record, or can't be read."""
     try:
         return _decode(payload).predicate
@@ -132,7 +132,9 @@ def read_filter(text: str, now_ms: int) -> CallFilter:
     return CallFilter(wanted, unwanted, **times)
 
 
-def values_of(decision: "Glimpse | CallRecord", status: str, names: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+def values_of(
+    decision: "PartialRecord | CallRecord", status: str, names: Mapping[str, str]
+) -> Mapping[str, tuple[str, ...]]:
     """Return a call's values by qualifier. If a value ends with an asterisk, a prefix of it matches. `status` is how
     the call ended; `names` are the known names by id."""
     call, decided, authority = decision.call, decision.decision, decision.authority

@@ -135,7 +135,7 @@ class Node(Struct, eq=False):
             yield from each.all()
 
 
-class Placed(Struct, frozen=True):
+class TreeEntry(Struct, frozen=True):
     """A certificate with its depth in the tree, the id of the person at its root, and its state. Its expiry is its own,
     or that of one above it if that is earlier."""
 
@@ -182,26 +182,26 @@ class DelegationTree:
             node.sources.add("journal")
             node.asked_for = str(entry.get("target", ""))
 
-    def placed(self, now: int, revoked: frozenset[str]) -> Iterator[Placed]:
+    def placed(self, now: int, revoked: frozenset[str]) -> Iterator[TreeEntry]:
         """Yield every certificate with its state, parents before children."""
         for person, level in self.by_person.items():
             for each in level.values():
-                yield from _walk_tree(Placed(each, 0, person, "now", each.link.expires_at), now, revoked)
+                yield from _walk_tree(TreeEntry(each, 0, person, "now", each.link.expires_at), now, revoked)
 
-    def ends_with(self, cert_id: str, now: int, revoked: frozenset[str]) -> list[Placed]:
+    def ends_with(self, cert_id: str, now: int, revoked: frozenset[str]) -> list[TreeEntry]:
         """Return the valid certificates that would end if this id were revoked: all with the id, and all below them."""
         ending = {id(each) for found in self.placed(now, revoked) if found.node.link.cert_id == cert_id
                   for each in found.node.all()}  # fmt: skip
         return [each for each in self.placed(now, revoked) if id(each.node) in ending and each.state in HOLDS]
 
 
-def _walk_tree(place: Placed, now: int, revoked: frozenset[str]) -> Iterator[Placed]:
+def _walk_tree(place: TreeEntry, now: int, revoked: frozenset[str]) -> Iterator[TreeEntry]:
     """Yield a certificate and all below it. On input, `place.state` is the state of its parent."""
     node, ends_at = place.node, min(place.ends_at, place.node.link.expires_at)
     state = _state(node.link, place.state, now, revoked)
-    yield Placed(node, place.level, place.person, state, ends_at)
+    yield TreeEntry(node, place.level, place.person, state, ends_at)
     for each in node.under.values():
-        yield from _walk_tree(Placed(each, place.level + 1, place.person, state, ends_at), now, revoked)
+        yield from _walk_tree(TreeEntry(each, place.level + 1, place.person, state, ends_at), now, revoked)
 
 
 def _state(link: Link, above: State, now: int, revoked: frozenset[str]) -> State:

@@ -30,7 +30,7 @@ from accredit.consent.offers import Offer, concerns_money, offers_for
 from accredit.consent.shown import in_one_line
 from accredit.console.book import DENIED_SECONDS, AskBook, PendingAsk, State
 from accredit.console.journal import Journal
-from accredit.console.past import Past, id_for, values_of
+from accredit.console.past import PastDecisions, id_for, values_of
 from accredit.console.unlock import KeyHolder
 from accredit.errors import AccreditError, ConsentError, DeskError, NotOffered, StoreUnavailable
 from accredit.keys import KeyFile
@@ -64,7 +64,7 @@ class Desk:
     ) -> None:
         self.person = person
         self.keys = keys
-        self.past = Past(journal.past, person.public_key)
+        self.past = PastDecisions(journal.past, person.public_key)
         self.now = clock
         self._journal = journal
         self._on_change = on_change

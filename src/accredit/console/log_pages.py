@@ -39,7 +39,7 @@ from accredit.attest import timestamp as timestamp_ms
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_ms
 from accredit.console.api import Said, Work
-from accredit.console.call_filter import CallFilter, Glimpse, glimpse, read_filter, values_of
+from accredit.console.call_filter import CallFilter, PartialRecord, glimpse, read_filter, values_of
 from accredit.console.views import fold_ids, timestamp
 from accredit.errors import AttestationError, DeskError, StoreUnavailable, WireError
 from accredit.limits import SHORT_ID_CHARS
@@ -49,7 +49,7 @@ from accredit.policy.evidence import Auditor, Evidence, in_words, sentence, who_
 from accredit.ratify import DelegationCert, HybridPublicKey
 from accredit.stores import LogStore
 from accredit.stores.audit_log.proven import Prover
-from accredit.stores.audit_log.reading import Bookmark, LogReader, Numbered
+from accredit.stores.audit_log.reading import Bookmark, LogReader, NumberedEntry
 
 CALLS_A_PAGE = 50
 """How many calls the desk's page shows at once. More are loaded at the end of the list."""
@@ -226,7 +226,9 @@ class _Listing(NamedTuple):
     bookmarks: _Bookmarks
     auditor: Auditor
 
-    def add_verdict(self, row: dict[str, Any], log: LogReader, decision: Numbered, outcome: Numbered | None) -> None:
+    def add_verdict(
+        self, row: dict[str, Any], log: LogReader, decision: NumberedEntry, outcome: NumberedEntry | None
+    ) -> None:
         """Add to a call's row whether its records verify and, if they do, who allowed it."""
         row["signature"] = signature = _signature((decision, outcome), self.prover)
         statement = decision.statement() if signature == "good" else None
@@ -244,7 +246,7 @@ def _page(log: LogReader, wanted: CallFilter, before: int | None, listing: _List
     scanned."""
     names = listing.names
     found: list[dict[str, Any]] = []
-    outcomes: dict[str, tuple[str, Numbered]] = {}
+    outcomes: dict[str, tuple[str, NumberedEntry]] = {}
     still_open = _open_calls(log)
     looked, since = 0, ""
     for each in log.newest_first(None if before is None else before + OUTCOMES_LOOKED_AT):
@@ -270,7 +272,7 @@ def _page(log: LogReader, wanted: CallFilter, before: int | None, listing: _List
     return {"calls": found, "next": None, "since": since, "checked": listing.prover.has_keys}
 
 
-def _signature(entries: Iterable[Numbered | None], prover: Prover) -> str:
+def _signature(entries: Iterable[NumberedEntry | None], prover: Prover) -> str:
     """Return whether entries verify: "good", "BAD: ..." or "not checked"."""
     if not prover.has_keys:
         return "not checked"
@@ -313,7 +315,11 @@ def _ms_of(text: str) -> int:
 
 
 def _in_full(
-    entry: Numbered, outcome: Numbered | None, wanted: CallFilter, names: Mapping[str, str], still_open: frozenset[str]
+    entry: NumberedEntry,
+    outcome: NumberedEntry | None,
+    wanted: CallFilter,
+    names: Mapping[str, str],
+    still_open: frozenset[str],
 ) -> dict[str, Any] | None:
     """Decode a call in full. Return its row, or None if it does not match after all. Raises `AttestationError`."""
     statement, ended = entry.statement(), outcome.record() if outcome is not None else None
@@ -326,7 +332,7 @@ def _in_full(
     return {**_call_row(decision, status, names), "params": statement.sha256} if passes else None
 
 
-def _status(decision: Glimpse | CallRecord, outcome: str, still_open: frozenset[str]) -> str:
+def _status(decision: PartialRecord | CallRecord, outcome: str, still_open: frozenset[str]) -> str:
     """Return how a call ended. It is `open` only if the store says so, and `ended` if its outcome was not among the
     scanned entries."""
     if decision.decision is None or not decision.decision.goes_on:
@@ -434,7 +440,9 @@ def _records(
     return [(record, envelope) for _, record, envelope in sorted(found, key=lambda each: each[0])], still_open
 
 
-def _of_call(entries: Iterable[Numbered], call_id: str, *, is_open: bool) -> list[tuple[int, CallRecord, Envelope]]:
+def _of_call(
+    entries: Iterable[NumberedEntry], call_id: str, *, is_open: bool
+) -> list[tuple[int, CallRecord, Envelope]]:
     """Collect a call's records; stop reading once they are complete."""
     found: list[tuple[int, CallRecord, Envelope]] = []
     for each in entries:

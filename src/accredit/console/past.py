@@ -32,7 +32,7 @@ _TAG = b"accredit/journal/v1\0"
 _ID_CHARS = 32
 
 
-class Past:
+class PastDecisions:
     """The facts that journal entries prove about agents, gateways and calls. `add` takes further entries."""
 
     def __init__(self, entries: Iterable[Entry] = (), person: HybridPublicKey | None = None) -> None:

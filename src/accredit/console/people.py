@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from accredit.attest import Stored, sha256_hex
-from accredit.console.call_filter import Glimpse, glimpse
+from accredit.console.call_filter import PartialRecord, glimpse
 from accredit.console.delegations import DelegationTree, Link, Node, links_in, links_of
 from accredit.console.lists import KeyOf, ListPlace, SeenList, people_in, revoked_ids, see_lists
 from accredit.console.log_pages import CALLS_LOOKED_AT, LogPages
@@ -188,7 +188,7 @@ def _take(seen: _Seen, found: Iterable[tuple[str, bytes | None]]) -> None:
         seen.samples.setdefault(links[0].issuer_id, text)
 
 
-def _count(seen: _Seen, record: Glimpse) -> None:
+def _count(seen: _Seen, record: PartialRecord) -> None:
     if record.phase == "decision" and record.authority is not None:
         calls, last = seen.calls.get(record.authority.chain_sha256, (0, ""))
         if record.decision is not None and record.decision.goes_on:

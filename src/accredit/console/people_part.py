@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from accredit.console.api import Said, Work, text_in
-from accredit.console.delegations import Link, Placed
+from accredit.console.delegations import Link, TreeEntry
 from accredit.console.desk import Desk
 from accredit.console.elsewhere import GatewayElsewhere
 from accredit.console.gateways import GatewayHealth, Gateways
@@ -53,7 +53,7 @@ _SECRET_BYTES = 32
 _PAUSE_SECONDS = 0.5
 
 
-class TakingBack:
+class RevocationContext:
     """The parts that a revocation needs: the person's desk, the places of the person's list, the gateways to ask, and
     those `elsewhere`."""
 
@@ -75,7 +75,7 @@ class TakingBack:
         self._unreached: dict[str, list[str]] = {}
         """The gateways elsewhere that were not reached, by the id of what was to end there. They can be told again."""
 
-    def missing(self, placed: Placed, known: Known) -> list[str]:
+    def missing(self, placed: TreeEntry, known: Known) -> list[str]:
         """Return the places where this person's list does not yet have the certificate's id."""
         person, cert_id = self.desk.person.id, placed.node.link.cert_id
         have = {
@@ -85,7 +85,7 @@ class TakingBack:
         }
         return [*(each.name for each in self.places if each.name not in have), *self._unreached.get(cert_id, ())]
 
-    def why_not(self, placed: Placed, known: Known) -> str:
+    def why_not(self, placed: TreeEntry, known: Known) -> str:
         """Return why a delegation can't be revoked here; "" if it can."""
         if placed.person != self.desk.person.id:
             return "It does not stand on your word: only who granted it can take it back."
@@ -100,12 +100,12 @@ class TakingBack:
             return "desk.toml names no place for your revocation list: store, revocation_list, or at."
         return ""
 
-    def nonce(self, placed: Placed) -> str:
+    def nonce(self, placed: TreeEntry) -> str:
         """Return the nonce that a page must send to revoke this delegation."""
         cert_id = placed.node.link.cert_id.encode("utf-8", "surrogatepass")
         return hmac.digest(self._secret, cert_id, "sha256").hex()
 
-    async def take_back(self, placed: Placed, nonce: str, name: str, known: Known) -> "TakenBack":
+    async def take_back(self, placed: TreeEntry, nonce: str, name: str, known: Known) -> "RevocationResult":
         """Revoke a delegation. Raises `DeskError`."""
         if not hmac.compare_digest(self.nonce(placed).encode(), nonce.encode("utf-8", "surrogatepass")):
             raise DeskError("nonce", "this page is not the one that shows the delegation")
@@ -136,7 +136,7 @@ class TakingBack:
             known = await self._people.known(anew=True)
             ended = known.forest.ends_with(link.cert_id, self.desk.now(), before)
             is_everywhere = written == len(self.places) and link.cert_id not in self._unreached
-            return TakenBack([*told, *await self._told(link.cert_id)], is_everywhere, known, ended)
+            return RevocationResult([*told, *await self._told(link.cert_id)], is_everywhere, known, ended)
 
     async def _end_elsewhere(self, cert_id: str, signer: HybridSigner) -> list[str]:
         """Tell the gateways elsewhere; return sentences for the page ([elsewhere])."""
@@ -189,21 +189,21 @@ class TakingBack:
         return told
 
 
-class TakenBack(NamedTuple):
+class RevocationResult(NamedTuple):
     """A revocation's result: sentences for the page, whether the lists at all places have it, the delegations `known`
     now, and the certificates that have `ended`."""
 
     told: list[str]
     is_everywhere: bool
     known: Known
-    ended: list[Placed]
+    ended: list[TreeEntry]
 
 
 class PeoplePart:
     """The section of delegations: the list, one delegation and, only with `taking`, its revocation."""
 
     def __init__(
-        self, people: People, names: Callable[[], Mapping[str, str]], taking: TakingBack | None = None
+        self, people: People, names: Callable[[], Mapping[str, str]], taking: RevocationContext | None = None
     ) -> None:
         self._people = people
         self._names = names
@@ -250,7 +250,7 @@ class PeoplePart:
             "nonce": "" if why_not else self._taking.nonce(placed),
         }
 
-    async def _take_back(self, taking: TakingBack, said: Said, handle: str) -> Said:
+    async def _take_back(self, taking: RevocationContext, said: Said, handle: str) -> Said:
         known = await self._people.known()
         views = await self._views(known)
         placed = await asyncio.to_thread(views.find, handle)

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from accredit.base.clock import unix_seconds
-from accredit.console.delegations import HOLDS, Node, Placed, State, sorted_nodes
+from accredit.console.delegations import HOLDS, Node, State, TreeEntry, sorted_nodes
 from accredit.console.people import Known
 from accredit.console.views import fold_ids
 from accredit.errors import DeskError
@@ -69,7 +69,7 @@ class PeopleViews:
             **self._unknown(),
         }
 
-    def find(self, handle: str) -> Placed:
+    def find(self, handle: str) -> TreeEntry:
         """Return the certificate with this handle. If it is at several places, prefer one that the person may revoke.
         Raises `DeskError`."""
         found = [each for each in self._placed.values() if each.node.link.handle == handle]
@@ -77,7 +77,7 @@ class PeopleViews:
             raise DeskError("unknown", "this desk knows no such delegation")
         return max(found, key=lambda each: (each.person == self._person_id, each.state in HOLDS))
 
-    def one(self, placed: Placed) -> dict[str, Any]:
+    def one(self, placed: TreeEntry) -> dict[str, Any]:
         """Return one delegation, the path to it, those below it, and those that end with it."""
         link = placed.node.link
         ends = self._known.forest.ends_with(link.cert_id, self._now, self._known.revoked)
@@ -98,14 +98,14 @@ class PeopleViews:
             **self._unknown(),
         }
 
-    def rows(self, ends: Sequence[Placed]) -> dict[str, Any]:
+    def rows(self, ends: Sequence[TreeEntry]) -> dict[str, Any]:
         """Return the first rows of the delegations that end, and how many more there are."""
         return {
             "ends_with": [self._row(each.node) for each in ends[:MAX_SHOWN_ENDS]],
             "ends_with_more": max(0, len(ends) - MAX_SHOWN_ENDS),
         }
 
-    def _others(self, placed: Placed, ends: Sequence[Placed]) -> int:
+    def _others(self, placed: TreeEntry, ends: Sequence[TreeEntry]) -> int:
         """Count the holder's other valid delegations that don't end with this one."""
         ending = {id(each.node) for each in ends}
         holder = placed.node.link.subject_id
@@ -207,7 +207,7 @@ class PeopleViews:
             "from": sorted(node.sources),
         }
 
-    def name(self, placed: Placed) -> str:
+    def name(self, placed: TreeEntry) -> str:
         """Return the holder's name."""
         return self._name(placed.node.link.subject_id)
 

@@ -45,7 +45,7 @@ from accredit.console.lists import ListPlace
 from accredit.console.log_pages import LogPages, SeveralLogs
 from accredit.console.page_views import AskedPart
 from accredit.console.people import People
-from accredit.console.people_part import PeoplePart, TakingBack
+from accredit.console.people_part import PeoplePart, RevocationContext
 from accredit.console.sessions import Sessions
 from accredit.console.socket import DeskSocket, listen
 from accredit.console.unlock import KeyHolder
@@ -244,7 +244,7 @@ class DeskProcess:
         def names() -> Mapping[str, str]:
             return {desk.person.id: desk.person.name, **sources.names()}
 
-        taking = TakingBack(desk, sources.lists, gateways, people, elsewhere)
+        taking = RevocationContext(desk, sources.lists, gateways, people, elsewhere)
         return [PeoplePart(people, names, taking), HealthPart(gateways, people, names, log)]
 
     async def run(self) -> int:

@@ -29,7 +29,7 @@ from accredit.gateway.front.health import ALIVE, READY, Condition, Health
 from accredit.gateway.front.passthrough import refuse
 from accredit.gateway.front.ratify_http import PREFIX, RatifyHttp
 from accredit.gateway.headers import JSON
-from accredit.gateway.holding import Holding
+from accredit.gateway.holding import HeldAsks
 from accredit.gateway.oauth_settings import PeopleFor
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
 from accredit.gateway.replies import refusal, too_little_memory
@@ -393,7 +393,7 @@ class Routes:
             if each.settings.proofs is not None
         }
         ring = self.settings.rounds.ring
-        holding, flows = Holding(shared.asks, ring), Flows(oauth, shared.door, ring)
+        holding, flows = HeldAsks(shared.asks, ring), Flows(oauth, shared.door, ring)
         if oauth.idp is None:
             from accredit.gateway.front.door.desk import DeskConsent  # noqa: PLC0415
 
@@ -415,7 +415,7 @@ class Routes:
             return None
         if shared.door is None:
             return None
-        holding = Holding(shared.asks, self.settings.rounds.ring)
+        holding = HeldAsks(shared.asks, self.settings.rounds.ring)
         passes_on = oauth.consent == "idp"
         store, door = shared.store, shared.door
         return DeskAsks(policies[0].roots, oauth.public_url, holding, store, door, before, passes_on=passes_on)

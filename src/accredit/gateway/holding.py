@@ -93,7 +93,7 @@ class OpenAsk(NamedTuple):
         return chain_of(self.answer, self.ask, now)
 
 
-class Holding:
+class HeldAsks:
     """Asks in `store`, sealed with keys derived from `ring`. `clock` returns unix seconds, `draw(n)` n random bytes."""
 
     def __init__(

@@ -122,7 +122,7 @@ class _Held:
             self._place.leave()
 
 
-class Leaving(Protocol):
+class Reservation(Protocol):
     """Holds room. Calling `leave` a second time does nothing."""
 
     def leave(self) -> None:
@@ -130,13 +130,13 @@ class Leaving(Protocol):
         ...
 
 
-_reading: ContextVar[list[Leaving] | None] = ContextVar("accredit_reading", default=None)
+_reading: ContextVar[list[Reservation] | None] = ContextVar("accredit_reading", default=None)
 
 
 @contextmanager
 def until_read() -> Generator[None]:
     """Until this context ends, keep all room that is requested in it, in any task."""
-    kept: list[Leaving] = []
+    kept: list[Reservation] = []
     before = _reading.set(kept)
     try:
         yield
@@ -146,7 +146,7 @@ def until_read() -> Generator[None]:
             each.leave()
 
 
-def leave_once_read(held: Leaving) -> None:
+def leave_once_read(held: Reservation) -> None:
     """Give room back at the end of the current `until_read` context. Outside of one, give it back at once."""
     kept = _reading.get()
     if kept is None:
@@ -298,7 +298,7 @@ class Room:
             self._waiters.discard(waiter)
 
 
-class Parts:
+class EqualShares:
     """Divides a process's bounds among its `servers`. A reload may change their number."""
 
     __slots__ = ("servers",)
@@ -311,7 +311,7 @@ class Parts:
         return max(most // self.servers, min(least, most))
 
 
-ALONE = Parts()
+ALONE = EqualShares()
 """The division for a single server, which gets everything."""
 
 
@@ -337,7 +337,7 @@ class Rooms:
         bodies, shares = max(MAX_BODIES_BYTES, MAX_LARGEST_BODIES * max_body), max(servers, merged)
         if shares > 1:
             bodies = max(bodies // shares, 2 * max_body)
-        streams, calls = map(Parts(servers).of, (MAX_STREAMS, MAX_CALLS))
+        streams, calls = map(EqualShares(servers).of, (MAX_STREAMS, MAX_CALLS))
         reserved = RESERVED_SHARE if proving else 0.0
         self.streams.fit(streams, int(streams * reserved))
         self.calls.fit(calls, int(calls * reserved))

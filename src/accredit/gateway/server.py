@@ -29,11 +29,11 @@ from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
 from accredit.gateway.front.passthrough import forward, matches_pattern, refuse
 from accredit.gateway.front.resource_metadata import Resource
-from accredit.gateway.holding import Holding
+from accredit.gateway.holding import HeldAsks
 from accredit.gateway.oauth_settings import PeopleFor
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
 from accredit.gateway.recording.recorder import recorder_of
-from accredit.gateway.room import Parts, Rooms
+from accredit.gateway.room import EqualShares, Rooms
 from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream, MergedUpstream, StdioUpstream
 from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.http.relay import HttpRelay
@@ -90,7 +90,7 @@ class Server:
         )
         if before is not None and not self._goes_on(before):
             before = None
-        self._parts = before._parts if before is not None else Parts(servers)
+        self._parts = before._parts if before is not None else EqualShares(servers)
         self.line = before.line if before is not None else object()
         """An identity shared by all `Server`s, before and after reloads, that use the same connections and children."""
         self._counters = counters = (
@@ -295,7 +295,7 @@ def _guests_of(settings: GatewaySettings, shared: Shared) -> Guests | None:
         raise ConfigurationError("OAuth clients are let in, and there is no store of theirs", "give create_app a door")
     policy, asks = settings.proofs.policy, None
     if settings.oauth.consent == "desk" and shared.asks is not None:
-        url, holding = settings.oauth.endpoint(settings.path), Holding(shared.asks, settings.rounds.ring)
+        url, holding = settings.oauth.endpoint(settings.path), HeldAsks(shared.asks, settings.rounds.ring)
         asks = GuestAsks(settings.oauth, policy.verifier_id, url, holding, shared.door)
     return Guests(settings.oauth, settings.path, shared.door, policy, shared.tasks, asks)
 

@@ -22,7 +22,7 @@ from msgspec import Raw
 from accredit.attest.canonical import PATH_DIGEST, WORKSPACES, SignedContext
 from accredit.consent.call import request_digest
 from accredit.http_api.facts import arguments
-from accredit.http_api.routes import Match
+from accredit.http_api.routes import RouteMatch
 from accredit.http_api.targets import Target
 from accredit.http_api.wire import PROOF_HEADER, decode_proof_header
 from accredit.policy.catalog import Entry
@@ -86,7 +86,7 @@ def http_call(
     protocol: Protocol,
     method: str,
     target: Target,
-    match: Match | None,
+    match: RouteMatch | None,
     entry: Entry | None,
     proofs: Sequence[bytes],
     body: bytes = b"",

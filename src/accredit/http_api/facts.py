@@ -21,7 +21,7 @@ from msgspec import Raw
 
 from accredit.canonical import has_wide_integer
 from accredit.errors import FrameError
-from accredit.http_api.routes import Match
+from accredit.http_api.routes import RouteMatch
 from accredit.jsonrpc.objects import check_no_duplicates, check_same_names
 from accredit.jsonrpc.text import check_amount, check_text
 from accredit.policy.facts import TEXTS, Facts
@@ -59,7 +59,7 @@ def source_fault(sources: Mapping[str, object], parameters: Collection[str]) -> 
     return None
 
 
-def arguments(facts: Facts, match: Match, query: str, body: bytes | None) -> dict[str, object]:
+def arguments(facts: Facts, match: RouteMatch, query: str, body: bytes | None) -> dict[str, object]:
     """Return the object from which the facts of a request are taken. `body` is None unless the request declares it as
     JSON."""
     wanted = facts.arguments

@@ -40,7 +40,7 @@ class Route(NamedTuple):
     names: tuple[str, ...]
 
 
-class Match(NamedTuple):
+class RouteMatch(NamedTuple):
     """The route that a request matches, and the decoded values of its parameters."""
 
     route: str
@@ -93,7 +93,7 @@ class RouteTable:
             node = node.literals.setdefault(segment, _Node())
         node.ends[route.method] = route
 
-    def find(self, method: str, target: Target) -> Match | None:
+    def find(self, method: str, target: Target) -> RouteMatch | None:
         """Return the route that a request matches, or None. Raises `RequestError` ([no-twins])."""
         nodes = [self._root]
         for segment, seen in zip(target.segments, target.folded, strict=True):
@@ -113,7 +113,7 @@ class RouteTable:
         if found is None:
             return None
         values = [value for value, literal in zip(target.segments, found.segments, strict=True) if literal is None]
-        return Match(found.text, dict(zip(found.names, values, strict=True)))
+        return RouteMatch(found.text, dict(zip(found.names, values, strict=True)))
 
     def route_now(self, text: str) -> str | None:
         """Return the route of this table that matches the requests of `text`, a route of another table. It is "" if

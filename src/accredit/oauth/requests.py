@@ -53,7 +53,7 @@ _SCOPE = re.compile(rf"[!#-\[\]-~]{{1,{MAX_SCOPE_CHARS}}}")
 _SECRET = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_SECRET_CHARS}}}")
 
 
-class Asked(Hidden, Struct, frozen=True, kw_only=True):
+class UncheckedClient(Hidden, Struct, frozen=True, kw_only=True):
     """The client that asks for authorization, and the address for the answer. None of this has been checked with the
     client yet."""
 
@@ -100,7 +100,7 @@ class Revocation(Hidden, Struct, frozen=True, kw_only=True):
     token: str
 
 
-def read_asked(query: Parameters, *, private: bool = False) -> Asked:
+def read_asked(query: Parameters, *, private: bool = False) -> UncheckedClient:
     """Return the client that asks, and its redirect URI ([who]). `private` is as in `is_client_id`. Raises
     `OAuthError`, which is shown to the person."""
     client_id = _client_id(query, "invalid_request", private=private)
@@ -110,10 +110,10 @@ def read_asked(query: Parameters, *, private: bool = False) -> Asked:
     state = query.get("state")
     if len(state) > MAX_STATE_CHARS:  # sent to nobody: it could not be sent back
         raise OAuthError("invalid_request", f"state has more than {MAX_STATE_CHARS} characters")
-    return Asked(client_id=client_id, redirect_uri=redirect_uri, state=state)
+    return UncheckedClient(client_id=client_id, redirect_uri=redirect_uri, state=state)
 
 
-def read_authorization(query: Parameters, asked: Asked, endpoints: Collection[str]) -> Authorization:
+def read_authorization(query: Parameters, asked: UncheckedClient, endpoints: Collection[str]) -> Authorization:
     """Return the request of a client that named this redirect URI ([code] to [scope]). Raises `OAuthError`, which goes
     to the client."""
     for elsewhere in ("request", "request_uri"):

@@ -33,7 +33,7 @@ from accredit.gateway.settings import TokenSettings
 from accredit.jsonrpc.methods import Era
 from accredit.keys import SigningKey, load_signing_key, load_token_key, read_key
 from accredit.ops.drill_agents import Agent, TokenMaker
-from accredit.ops.drill_calls import Drill, ExpectedOutcome, Parties, Tried
+from accredit.ops.drill_calls import Drill, DrilledCall, DrillParties, ExpectedOutcome
 from accredit.ops.drill_roads import AgentRoad, ApiRoad, Endpoint, McpRoad, Road
 from accredit.terminal.output import BAD, GOOD, Words, print_json, print_table, say, tell
 from accredit.terminal.passphrases import passphrase_source
@@ -68,14 +68,14 @@ class _At(NamedTuple):
 
     server: str
     era: str
-    tried: list[Tried]
+    tried: list[DrilledCall]
 
 
 class _Place(NamedTuple):
     """An endpoint to call, and who calls it. For an HTTP API or an agent, `api` are its settings."""
 
     endpoint: Endpoint
-    parties: Parties
+    parties: DrillParties
     api: Server | None
 
 
@@ -240,11 +240,11 @@ def _maker(loaded: Loaded, request: DrillOptions, tokens: TokenSettings | None) 
     )
 
 
-def _parties(issuer: SigningKey, maker: TokenMaker | None, token: str) -> Parties:
+def _parties(issuer: SigningKey, maker: TokenMaker | None, token: str) -> DrillParties:
     agent, other = Agent(), Agent()
     for each in (agent, other):
         each.token = maker.token(each) if maker is not None else token
-    return Parties(issuer=issuer.signer, agent=agent, other=other, maker=maker)
+    return DrillParties(issuer=issuer.signer, agent=agent, other=other, maker=maker)
 
 
 def _list_untried(place: _Place) -> Iterator[_Untried]:
@@ -304,7 +304,7 @@ _WRONG = {
 }
 
 
-def _members(at: _At, tried: Tried) -> dict[str, object]:
+def _members(at: _At, tried: DrilledCall) -> dict[str, object]:
     answer = tried.answer
     return {
         "server": at.server or None,
@@ -319,7 +319,7 @@ def _members(at: _At, tried: Tried) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _cells(at: _At, tried: Tried, *, several: bool) -> tuple[Words | str, ...]:
+def _cells(at: _At, tried: DrilledCall, *, several: bool) -> tuple[Words | str, ...]:
     answer, ok = tried.answer, tried.verdict == "ok"
     if answer.result is not None:
         was = "passed"

@@ -61,7 +61,7 @@ def _expect_refusal(word: str) -> ExpectedOutcome:
     return ExpectedOutcome(BY_WORD[word].code, word)
 
 
-class Tried(NamedTuple):
+class DrilledCall(NamedTuple):
     """One call: its name and description, the required outcome, and the answer."""
 
     name: str
@@ -82,7 +82,7 @@ class Tried(NamedTuple):
         return "ok" if (answer.code, answer.error) == expected else "other_refusal"
 
 
-class Parties(Struct, frozen=True, kw_only=True):
+class DrillParties(Struct, frozen=True, kw_only=True):
     """The issuer whose key signs, the agent, and another agent. `maker` makes their tokens, if there is one."""
 
     issuer: HybridSigner
@@ -94,8 +94,8 @@ class Parties(Struct, frozen=True, kw_only=True):
 class Drill:
     """The calls to one endpoint by one `Road`. `tried` lists them in order."""
 
-    def __init__(self, road: Road, parties: Parties) -> None:
-        self.tried: list[Tried] = []
+    def __init__(self, road: Road, parties: DrillParties) -> None:
+        self.tried: list[DrilledCall] = []
         self._road = road
         self._endpoint = endpoint = road.endpoint
         self._parties = parties
@@ -275,7 +275,7 @@ class Drill:
     ) -> DrillAnswer:
         """Make a call and keep the result. If `token` is None, the agent's own token is used."""
         answer = await self._road.send(params, proof, self._parties.agent.token if token is None else token)
-        self.tried.append(Tried(name, what, expected, answer))
+        self.tried.append(DrilledCall(name, what, expected, answer))
         return answer
 
 

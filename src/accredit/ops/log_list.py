@@ -41,7 +41,7 @@ from accredit.stores.audit_log.calls import (
     read_call_records,
 )
 from accredit.stores.audit_log.proven import Prover
-from accredit.stores.audit_log.reading import LogAway, LogReader, Numbered
+from accredit.stores.audit_log.reading import LogAway, LogReader, NumberedEntry
 from accredit.terminal.output import BAD, Words, print_table, say, tell
 from accredit.terminal.progress import Progress
 
@@ -201,7 +201,7 @@ def show_bundle(path: Path, wanted: Filter, listing: Listing) -> int:
     if not isinstance(bundle, CallBundle):
         raise ConfigurationError(f"{path} is no bundle of one call", ONE_CALL)
     kept = bundle.certificates, bundle.proof
-    told = read_call_records(Numbered(0, Stored(envelope)) for envelope in reversed(bundle.envelopes))
+    told = read_call_records(NumberedEntry(0, Stored(envelope)) for envelope in reversed(bundle.envelopes))
     with as_configuration_errors():
         rows = [listing.judged(row, lambda _: kept) for row in join_newest_first(told)]
     _print([call for call in rows if wanted.passes(call.row)], listing)

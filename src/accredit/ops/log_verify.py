@@ -167,7 +167,7 @@ def verify_file(
     ):
         entries = _show_progress(Progress("verifying", unit="entries"), every)
         report = verify_log(
-            entries if judge is None else map(reading.Kept, entries),
+            entries if judge is None else map(reading.EntryWithEvidence, entries),
             trusted,
             kept,
             examiner=lambda lines: proofs.count(verifiers(lines)),

@@ -53,7 +53,7 @@ from hashlib import sha256
 
 from msgspec.structs import replace
 
-from accredit.attest.canonical import Halves, KeptProof
+from accredit.attest.canonical import HybridPair, KeptProof
 from accredit.base.caching import CachedProperty
 from accredit.consent import names_definition
 from accredit.errors import ChallengesFull, ClockSetBack, ProofRefused, StoreUnavailable, WireError
@@ -316,10 +316,10 @@ class ProofCheck:
             scope = self.entry.scope if self._changes_task and self.entry is not None else self._scope
             context = self._call.signed_context(self._policy.verifier_id, bundle.agent_id, scope)
         return KeptProof(
-            Halves(key.ed25519, key.ml_dsa_65),
+            HybridPair(key.ed25519, key.ml_dsa_65),
             bundle.challenge,
             bundle.challenge_at,
-            Halves(signature.ed25519, signature.ml_dsa_65),
+            HybridPair(signature.ed25519, signature.ml_dsa_65),
             context,
             bundle.session_context,
         )

@@ -90,7 +90,7 @@ _LOST = "its proof was kept, but is not there (if the file was written right aft
 _VERBS = {"tools/call": "call", "resources/read": "read", "prompts/get": "get the prompt"}
 
 
-class Part(NamedTuple):
+class ProvenPart(NamedTuple):
     """One part of what a record proves: who, when, whether that is `verified` (None if unknown), and why not.
 
     `who` is the caller's name for a key, else the key's id. `when` is RFC 3339.
@@ -106,8 +106,8 @@ class Evidence(NamedTuple):
     """What the record of an allowed call proves: who allowed it, and who signed it. In `allowed`, `when` is the end of
     the permission. `unanswered` are the constraints that can't be judged by the record."""
 
-    allowed: Part
-    signed: Part
+    allowed: ProvenPart
+    signed: ProvenPart
     unanswered: tuple[str, ...] = ()
 
     @property
@@ -121,13 +121,13 @@ class Evidence(NamedTuple):
         return [f"{name}: proofs are required, and {part.why}" for name, part in self._judged if not part.verified]
 
     @property
-    def _judged(self) -> tuple[tuple[str, Part], ...]:
+    def _judged(self) -> tuple[tuple[str, ProvenPart], ...]:
         return ("allowed", self.allowed), ("signed", self.signed)
 
-    def parts(self, record: CallRecord) -> dict[str, Part]:
+    def parts(self, record: CallRecord) -> dict[str, ProvenPart]:
         """Return the three parts by name: allowed, signed and recorded. The caller must have verified the record, and
         so knows who recorded it."""
-        recorded = Part(record.gateway, record.times.recorded, True)
+        recorded = ProvenPart(record.gateway, record.times.recorded, True)
         return {"allowed": self.allowed, "signed": self.signed, "recorded": recorded}
 
     def members(self, record: CallRecord, names: Mapping[str, str]) -> dict[str, Any]:
@@ -150,7 +150,7 @@ RESTS_ON: Mapping[str, str] = {
 """What each part is based on if it is verified, in words."""
 
 
-def in_words(name: str, part: Part, names: Mapping[str, str]) -> str:
+def in_words(name: str, part: ProvenPart, names: Mapping[str, str]) -> str:
     """Return a text for people: who a part is about, when, and what shows it. `names` are as for `sentence`."""
     if part.verified is None:
         return f"can't be told: {part.why}"
@@ -160,7 +160,7 @@ def in_words(name: str, part: Part, names: Mapping[str, str]) -> str:
     return f"verified {RESTS_ON[name]}: {one_line(who)}, {'until' if name == 'allowed' else 'at'} {part.when}"
 
 
-def who_allowed(allowed: Part) -> str:
+def who_allowed(allowed: ProvenPart) -> str:
     """Return a text for people on who allowed a call: a name, with the reason if it is not verified. If it is not known
     who did, return why."""
     if allowed.verified is False or not allowed.when:
@@ -242,7 +242,7 @@ class Auditor:
         if not isinstance(record, CallRecord) or record.decision is None or record.decision.verdict != "allow":
             return None
         if record.authority is None:
-            untold = Part("", "", None, "nobody's authority is on record: proofs were not asked for")
+            untold = ProvenPart("", "", None, "nobody's authority is on record: proofs were not asked for")
             return Evidence(untold, untold)
         return _Case(decision, record, record.authority).judge(self, certificates, proof)
 
@@ -312,8 +312,8 @@ class _Case:
             until = _time(end)
         at = _time(read[0].challenge_at) if read else ""
         return Evidence(
-            Part(root, until, allowed, why_not),
-            Part(self._authority.agent_id, at, signed, why_unsigned),
+            ProvenPart(root, until, allowed, why_not),
+            ProvenPart(self._authority.agent_id, at, signed, why_unsigned),
             tuple(self._unanswered),
         )
 

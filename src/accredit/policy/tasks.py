@@ -32,7 +32,7 @@ constraint names (some 100 bytes each). If there would be more, only the digest 
 on the rest can't be verified."""
 
 
-class MadeBy(Struct, frozen=True, kw_only=True):
+class CreatingCall(Struct, frozen=True, kw_only=True):
     """The data for evaluating constraints of later requests about a task: the `facts` of the call that created it, the
     digest of that call's `params`, and the digests of the arguments that constraints name, by their JSON Pointers.
     Digests are lower-case hex. `also` are the other skills by which messages continued the task."""
@@ -43,7 +43,7 @@ class MadeBy(Struct, frozen=True, kw_only=True):
     also: tuple[str, ...] = ()
 
 
-_decode = msgspec.json.Decoder(MadeBy).decode
+_decode = msgspec.json.Decoder(CreatingCall).decode
 
 
 class TaskScope(NamedTuple):
@@ -103,11 +103,11 @@ def encode_task_facts(
     If that exceeds `MAX_TASK_FACTS_BYTES`, only `params` is kept: constraints on the rest then can't be verified.
     """
     args = named_arguments((each for cert in chain for each in cert.constraints), arguments)
-    text = msgspec.json.encode(MadeBy(facts=dict(facts), params=params.hex(), args=args))
-    return text if len(text) <= MAX_TASK_FACTS_BYTES else msgspec.json.encode(MadeBy(params=params.hex()))
+    text = msgspec.json.encode(CreatingCall(facts=dict(facts), params=params.hex(), args=args))
+    return text if len(text) <= MAX_TASK_FACTS_BYTES else msgspec.json.encode(CreatingCall(params=params.hex()))
 
 
-def read_made_by(task: Task) -> MadeBy:
+def read_made_by(task: Task) -> CreatingCall:
     """Read the stored facts of the call that created a task. Raises `StoreUnavailable`."""
     try:
         made = _decode(task.facts)

@@ -14,7 +14,7 @@ from accredit.consent import this_call_only
 from accredit.console.journal import Entry, read_journal
 from accredit.console.lists import list_places, people_in, revoked_ids, see_lists
 from accredit.console.names import known_names, set_name
-from accredit.console.past import Past
+from accredit.console.past import PastDecisions
 from accredit.console.settings import find_key, read_settings
 from accredit.console.unlock import KeyInFile
 from accredit.errors import ConfigurationError, WireError
@@ -96,7 +96,7 @@ def _grants() -> dict[str, Entry]:
     if not entries:
         return {}
     person = KeyInFile.read(find_key(read_settings(os.environ))).person
-    past = Past(entries, person.public_key)
+    past = PastDecisions(entries, person.public_key)
     if past.unsigned:
         many = "1 entry has" if past.unsigned == 1 else f"{past.unsigned} entries have"
         tell(f"note: {many} no certificate that {person.name}'s key signed: what they say is not shown")

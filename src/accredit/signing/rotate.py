@@ -11,7 +11,7 @@ from pathlib import Path
 
 from accredit.base.clock import unix_seconds
 from accredit.console.journal import read_journal
-from accredit.console.past import Past
+from accredit.console.past import PastDecisions
 from accredit.errors import ConfigurationError
 from accredit.keys import load_signing_key
 from accredit.keys.places import state_folder
@@ -53,7 +53,11 @@ def run_rotate(*, old: Path, to: Path, out: Path, reason: str, passphrase_file: 
 def _grants_of(key: HybridPublicKey) -> list[dict[str, str]]:
     now = unix_seconds()
     entries = [each for each in read_journal(state_folder(os.environ)) if each["event"] == "allowed"]
-    signed = [each for each in Past(entries, key).signed if isinstance(each["ends_at"], int) and each["ends_at"] > now]
+    signed = [
+        each
+        for each in PastDecisions(entries, key).signed
+        if isinstance(each["ends_at"], int) and each["ends_at"] > now
+    ]
     return [
         {
             "certificate": str(each["cert"]),

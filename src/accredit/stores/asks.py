@@ -21,7 +21,7 @@ from accredit.limits import (
     STORE_SWEEP_ROWS,
 )
 from accredit.ports import HeldAsk
-from accredit.stores.runners import Stepped, Steps, reads, writes, writes_alike
+from accredit.stores.runners import SteppedStore, Steps, reads, writes, writes_alike
 
 MAX_ASKS_PER_ASKER = 3
 """The most asks without an answer that gateways hold for one agent: nobody reads more with care."""
@@ -62,7 +62,7 @@ _ATTEMPT = "UPDATE asks SET tries = tries + 1 WHERE key = $1"
 _DROP = "DELETE FROM asks WHERE key = $1"
 
 
-class Asks(Stepped):
+class Asks(SteppedStore):
     """An `AskStore`."""
 
     @writes

@@ -1,8 +1,8 @@
 """Sources of signed revocation lists: a file of one list, an SQLite file, a database. Blocking I/O; nothing is
 verified.
 
-A missing file of one list is an error (`NotThere`). So is a missing folder: a volume that was not mounted must not look
-like a list without entries. A store that does not exist yet has no lists, and that is not an error.
+A missing file of one list is an error (`MissingList`). So is a missing folder: a volume that was not mounted must not
+look like a list without entries. A store that does not exist yet has no lists, and that is not an error.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class RemoteLists(ListSource, Protocol):
         ...
 
 
-class NotThere(StoreUnavailable):
+class MissingList(StoreUnavailable):
     """A file that does not exist. `remedy` says how to create it as an empty list."""
 
     def __init__(self, what: str, path: Path) -> None:
@@ -81,7 +81,7 @@ class FileOfList:
 
     def _unreadable(self, error: OSError) -> StoreUnavailable:
         what = f"{self._path}: can't be read: {error.strerror}"
-        return NotThere(what, self._path) if isinstance(error, FileNotFoundError) else StoreUnavailable(what)
+        return MissingList(what, self._path) if isinstance(error, FileNotFoundError) else StoreUnavailable(what)
 
 
 class StoredLists:

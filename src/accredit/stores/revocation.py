@@ -37,7 +37,7 @@ from accredit.base.text import excerpt
 from accredit.errors import ConfigurationError, StoreUnavailable, WireError
 from accredit.limits import REVOCATION_CHECK_SECONDS, STORE_WAIT_SECONDS
 from accredit.ratify import HybridPublicKey, RevocationList, revocation_list_fault
-from accredit.stores.list_sources import FileOfList, KnownLists, ListSource, NotThere, RemoteLists, StoredLists
+from accredit.stores.list_sources import FileOfList, KnownLists, ListSource, MissingList, RemoteLists, StoredLists
 from accredit.stores.seen_lists import SeenLists
 from accredit.stores.sqlite.revocation_lists import remember_list
 
@@ -291,7 +291,7 @@ class _Watched:
             texts = self._source.read()
         except StoreUnavailable as error:
             self._stamp = None  # so that the next look reads again
-            remedy = error.remedy if isinstance(error, NotThere) else "see to it that it can be read"
+            remedy = error.remedy if isinstance(error, MissingList) else "see to it that it can be read"
             self._fault = _Problem(str(error), remedy)
             _check_descriptors()
             return

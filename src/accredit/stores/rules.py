@@ -85,7 +85,7 @@ def certain(ends: int, forgotten: int) -> None:
         raise ClockSetBack(forgotten)
 
 
-class Taking(NamedTuple):
+class WindowUse(NamedTuple):
     """How much of a series' window one use takes, how much the window may hold, and into how many parts it is
     divided."""
 
@@ -101,14 +101,14 @@ class UseMark(NamedTuple):
     before: int
 
 
-def strictest(limits: Iterable[RateLimit]) -> dict[Series, Taking]:
+def strictest(limits: Iterable[RateLimit]) -> dict[Series, WindowUse]:
     """Return what one use takes of each series. If a certificate has two limits with windows of the same length, the
     smaller one counts."""
-    takings: dict[Series, Taking] = {}
+    takings: dict[Series, WindowUse] = {}
     for limit in limits:
         series = Series(limit.cert_id, limit.window_s)
-        other = takings.get(series, Taking(limit.amount, limit.count, limit.parts))
-        takings[series] = Taking(max(limit.amount, other.amount), min(limit.count, other.most), limit.parts)
+        other = takings.get(series, WindowUse(limit.amount, limit.count, limit.parts))
+        takings[series] = WindowUse(max(limit.amount, other.amount), min(limit.count, other.most), limit.parts)
     return takings
 
 

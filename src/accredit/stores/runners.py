@@ -1,8 +1,8 @@
 """Runs methods of stores that are written once for all kinds of store: as generators that yield SQL statements, and are
 sent their rows. I/O: an SQLite file in a thread, or a PostgreSQL database.
 
-The statements are in the part of SQL that SQLite and PostgreSQL share. A class of such methods (`Stepped`) marks each
-as one of these:
+The statements are in the part of SQL that SQLite and PostgreSQL share. A class of such methods (`SteppedStore`) marks
+each as one of these:
 
 - [writes] The statements are one transaction. It may be rolled back, and the method run anew. Of several at once, in
   whatever processes, one runs after the other: by a lock in memory, by SQLite's for a file, by an advisory lock in a
@@ -53,7 +53,7 @@ class Runner(Protocol):
         ...
 
 
-class Stepped:
+class SteppedStore:
     """A store whose methods are steps. Without a `runner` it is in this process's memory."""
 
     def __init__(self, runner: Runner | None = None) -> None:
@@ -64,7 +64,7 @@ class Stepped:
         await self.runner.aclose()
 
 
-_Self = TypeVar("_Self", bound=Stepped)
+_Self = TypeVar("_Self", bound=SteppedStore)
 
 
 def _run_with(run: Callable[[Runner, Make[Any]], Awaitable[Any]]):

@@ -20,7 +20,7 @@ from accredit.errors import StoreUnavailable
 from accredit.limits import CLOCK_BACK_SECONDS, MAX_TASKS_PER_OWNER, STORE_SWEEP_ROWS
 from accredit.ports import Task
 from accredit.stores.rules import certain
-from accredit.stores.runners import Runner, Stepped, Steps, reads, writes
+from accredit.stores.runners import Runner, SteppedStore, Steps, reads, writes
 
 MAX_TASKS = 100_000
 """The most tasks that a store remembers: at some 400 bytes each, 40 MB."""
@@ -52,7 +52,7 @@ _NOTE = (
 _SWEEP = f"DELETE FROM tasks WHERE key IN (SELECT key FROM ({_ENDED}) AS ended)"
 
 
-class Tasks(Stepped):
+class Tasks(SteppedStore):
     """A `TaskStore`."""
 
     def __init__(self, runner: Runner | None = None) -> None:

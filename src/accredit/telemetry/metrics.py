@@ -72,7 +72,7 @@ class Histogram(Generic[_Key]):
         return place
 
 
-class Both(Generic[_Key]):
+class HistogramPair(Generic[_Key]):
     """Two histograms with the same bounds and keys, which are updated together."""
 
     __slots__ = ("_bounds", "_first", "_one", "_other", "_places", "_sum", "_values")

@@ -32,7 +32,7 @@ from accredit.telemetry.labels import (
     error_of,
     error_of_response,
 )
-from accredit.telemetry.metrics import Both, Metrics
+from accredit.telemetry.metrics import HistogramPair, Metrics
 from accredit.telemetry.timed_store import time_store
 from accredit.telemetry.tracing import Span, SpanKind, SpanQueue, TraceContext, Tracer, trace_context
 
@@ -281,7 +281,7 @@ class Meter:
         self.tracer = tracer
         self.transports = transports or Transports()
         self.served, self.asked = metrics.durations(SERVER_SECONDS, server), metrics.durations(CLIENT_SECONDS, server)
-        self.both = Both(self.served, self.asked)
+        self.both = HistogramPair(self.served, self.asked)
         self._metrics = metrics
         self._names = names or Names()
 

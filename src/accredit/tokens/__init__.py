@@ -38,8 +38,8 @@ from accredit.tokens.key_sets import ALGORITHMS, KeySet, read_key_set, read_publ
 from accredit.tokens.session import SessionGrant, issue_session_token, public_jwk
 from accredit.tokens.verify import (
     Issuer,
-    Presented,
     TokenVerifier,
+    UnverifiedToken,
     check_policy,
     check_present,
     check_session,
@@ -60,11 +60,11 @@ __all__ = [
     "Introspection",
     "Issuer",
     "KeySet",
-    "Presented",
     "SessionGrant",
     "Source",
     "SubjectToken",
     "TokenVerifier",
+    "UnverifiedToken",
     "VerifiedToken",
     "challenge",
     "check_policy",

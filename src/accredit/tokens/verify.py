@@ -81,7 +81,7 @@ class Issuer(Struct, frozen=True):
             )
 
 
-class Presented(Struct, frozen=True):
+class UnverifiedToken(Struct, frozen=True):
     """A token that was decoded but not verified. It shows which keys are needed, and must not be trusted for anything
     else.
 
@@ -127,23 +127,23 @@ class TokenVerifier:
         self._introspecting = asked[0] if asked else None
         self._cache = VerifiedTokens(max_cached)
 
-    def read(self, text: str) -> Presented:
+    def read(self, text: str) -> UnverifiedToken:
         """Decode a token, and find its issuer ([compact] to [algorithm]). Raises `InvalidToken`."""
         known = self._cache.peek(_sha256(text))
         if known is not None:
-            return Presented(self._issuers[known.issuer], known.kid, text)
+            return UnverifiedToken(self._issuers[known.issuer], known.kid, text)
         asked = self._introspecting
         if asked is not None and may_be_introspected(text, self._issuers):
-            return Presented(asked, None, text, introspection=asked.introspection)
+            return UnverifiedToken(asked, None, text, introspection=asked.introspection)
         compact = take_apart(text)
         issuer = self._issuers.get(claimed_issuer(compact.claims))
         if issuer is None:
             raise InvalidToken("an issuer that is not configured")
         if compact.algorithm not in issuer.algorithms:
             raise InvalidToken(f"an algorithm that is not allowed: {_quote(compact.algorithm)}")
-        return Presented(issuer, compact.kid, text, compact)
+        return UnverifiedToken(issuer, compact.kid, text, compact)
 
-    def verify(self, presented: Presented, keys: KeySet, now: int) -> VerifiedToken:
+    def verify(self, presented: UnverifiedToken, keys: KeySet, now: int) -> VerifiedToken:
         """Verify the token with the keys of `presented.issuer` ([signature] to [scopes]). `now` is in unix seconds.
         Raises `InvalidToken` or `InsufficientScope`."""
         sha256 = _sha256(presented.text)
@@ -154,7 +154,7 @@ class TokenVerifier:
         _check_use(token, presented.issuer, now)
         return token
 
-    def verify_introspected(self, presented: Presented, claims: Claims, now: int) -> VerifiedToken:
+    def verify_introspected(self, presented: UnverifiedToken, claims: Claims, now: int) -> VerifiedToken:
         """Check the claims in the issuer's answer about a token ([audience] and [scopes]). Raises `InvalidToken` or
         `InsufficientScope`."""
         _check_claims(claims, presented.issuer, now)
@@ -163,7 +163,7 @@ class TokenVerifier:
         return token
 
 
-def _verify_presented(presented: Presented, keys: KeySet, sha256: bytes, now: int) -> VerifiedToken:
+def _verify_presented(presented: UnverifiedToken, keys: KeySet, sha256: bytes, now: int) -> VerifiedToken:
     """Verify the signature and the claims ([signature] to [audience])."""
     compact = presented.compact or take_apart(presented.text)
     candidates = keys.candidates(compact.algorithm, compact.kid)

@@ -12,7 +12,7 @@ from tests.world.command import wait_until
 
 from accredit.app import two_phases
 from accredit.app.configured import ConfigurationChange
-from accredit.app.reloading import Order, read_order
+from accredit.app.reloading import ReloadMessage, read_order
 from accredit.app.two_phases import TwoPhases
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_RELOAD_TEXT
@@ -33,7 +33,7 @@ class Worker:
             signal.pause()
             os._exit(0)
 
-    def heard(self) -> tuple[Order, bytes]:
+    def heard(self) -> tuple[ReloadMessage, bytes]:
         """The next order, and the files that came with it."""
         self.ours.settimeout(10)
         text, descriptors, _, _ = socket.recv_fds(self.ours, MAX_RELOAD_TEXT, 1)
@@ -45,7 +45,7 @@ class Worker:
 
     def says(self, kind: str, number: int = 1, text: str = "") -> None:
         """Answers."""
-        self.ours.send(Order(kind, number, text, "do this").sent())  # type: ignore[arg-type]
+        self.ours.send(ReloadMessage(kind, number, text, "do this").sent())  # type: ignore[arg-type]
 
     def end(self) -> int:
         """Ends the process; returns how."""
@@ -90,7 +90,7 @@ def test_nobody_goes_over_before_all_are_able_to__and_then_all_do() -> None:
     with three() as workers:
         reload = begun(workers)
         for each in workers:
-            assert each.heard() == (Order("prepare", 1), CHANGE.files)
+            assert each.heard() == (ReloadMessage("prepare", 1), CHANGE.files)
         for each in workers[:2]:
             each.says("ready")
         workers[2].says("ready", number=0)  # to an earlier one
@@ -100,7 +100,7 @@ def test_nobody_goes_over_before_all_are_able_to__and_then_all_do() -> None:
         reload.look()
         assert reload.change == CHANGE
         for each in workers:
-            assert each.heard()[0] == Order("swap", 1)
+            assert each.heard()[0] == ReloadMessage("swap", 1)
             each.says("done")
         assert not reload.over
         reload.look()

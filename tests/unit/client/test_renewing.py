@@ -11,7 +11,7 @@ from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCReque
 from tests.world.virtual_time import VirtualTimeLoop
 
 from accredit.client.http import SESSION_LOST, SILENCE_SECONDS, GatewayHttp
-from accredit.client.renewing import Opened, RenewingTransport, Transports
+from accredit.client.renewing import OpenConnection, RenewingTransport, Transports
 from accredit.limits import MAX_DIALOGS
 
 pytestmark = pytest.mark.holds("client/peers")
@@ -40,8 +40,8 @@ class Server:
             async with self.client_reads, self.client_writes, self._to_client, self._from_client:
                 yield self.client_reads, self.client_writes
 
-        def opened(_: Callable[[], None]) -> Opened:
-            return Opened(GatewayHttp(), transport())
+        def opened(_: Callable[[], None]) -> OpenConnection:
+            return OpenConnection(GatewayHttp(), transport())
 
         return Transports(opened, opened)
 
@@ -147,7 +147,7 @@ async def test_a_call_that_comes_while_a_session_is_tried_for_in_vain_gets_anoth
 ):
     servers: list[Server] = []
 
-    def opened(_: Callable[[], None]) -> Opened:
+    def opened(_: Callable[[], None]) -> OpenConnection:
         servers.append(Server())
         return servers[-1].ways().streamable(_)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.world.delegations import DAY, NOW, World
 
-from accredit.console.delegations import DelegationTree, Link, Placed, links_in, links_of, sorted_nodes
+from accredit.console.delegations import DelegationTree, Link, TreeEntry, links_in, links_of, sorted_nodes
 from accredit.console.lists import ListPlace, revoked_ids, see_lists
 from accredit.console.people import Known
 from accredit.console.people_views import DELEGATIONS_A_PAGE, DELEGATIONS_UNDER_ONE, MAX_SHOWN_ENDS, PeopleViews
@@ -221,7 +221,7 @@ def test_a_delegation_that_nobody_knows_is_said_to_be_unknown() -> None:
 def test_those_that_hold_come_first__the_last_used_before_others() -> None:
     forest = forest_of((PARENT,), (CHILD,))
     level = forest.by_person[WORLD.owner.id]
-    order: dict[int, Placed] = {id(each.node): each for each in forest.placed(NOW, NOBODY)}
+    order: dict[int, TreeEntry] = {id(each.node): each for each in forest.placed(NOW, NOBODY)}
     assert [each.link.cert_id for each in sorted_nodes(level, lambda node: order[id(node)].state)] == [PARENT.cert_id]
 
 

@@ -19,7 +19,7 @@ from accredit.console.journal import Journal
 from accredit.console.unlock import KeyHolder, KeyInFile
 from accredit.errors import ConfigurationError, DeskError
 from accredit.gateway.front.desk_asks import DeskAsks
-from accredit.gateway.holding import Holding
+from accredit.gateway.holding import HeldAsks
 from accredit.rounds import KeyRing
 from accredit.stores import MemoryStore
 from accredit.stores.asks import Asks
@@ -32,7 +32,7 @@ class Gateway(httpx2.AsyncBaseTransport):
     """A gateway's own answers; `said` stands in their place."""
 
     def __init__(self, said: httpx2.Response | Exception | None = None) -> None:
-        self.holding = Holding(Asks(), KeyRing([bytes(32)]), clock=lambda: NOW)
+        self.holding = HeldAsks(Asks(), KeyRing([bytes(32)]), clock=lambda: NOW)
         self.said = said
         self.door = Door(KeyRing([bytes(32)]))
         self._desks = DeskAsks([WORLD.owner.public_key], URL, self.holding, MemoryStore(), self.door)

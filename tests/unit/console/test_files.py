@@ -10,7 +10,7 @@ from tests.world.delegations import NOW
 
 from accredit.console.journal import MAX_JOURNAL_READ_BYTES, Journal, read_journal
 from accredit.console.names import known_names, read_names, set_name
-from accredit.console.past import Past
+from accredit.console.past import PastDecisions
 from accredit.console.settings import UNLOCKED_SECONDS, find_key, read_settings
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.keys import make_key, write_key
@@ -86,7 +86,7 @@ def test_a_journal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_entries_without_their_members_say_nothing() -> None:
-    past = Past([{"at": NOW, "event": "allowed"}, {"at": NOW, "event": "denied", "id": 5}])
+    past = PastDecisions([{"at": NOW, "event": "allowed"}, {"at": NOW, "event": "denied", "id": 5}])
     assert past.used_ids(0) == []
 
 

@@ -19,12 +19,12 @@ from accredit.console.gateways import GatewayHealth, Gateways
 from accredit.console.journal import Journal
 from accredit.console.lists import OWN_LIST, ListPlace, list_places
 from accredit.console.people import People
-from accredit.console.people_part import PeoplePart, TakingBack, _sentence
+from accredit.console.people_part import PeoplePart, RevocationContext, _sentence
 from accredit.console.settings import DeskSettings
 from accredit.console.unlock import KeyHolder, KeyInFile
 from accredit.errors import DeskError
 from accredit.gateway.front.desk_asks import DeskAsks
-from accredit.gateway.holding import Holding
+from accredit.gateway.holding import HeldAsks
 from accredit.keys import write_file, write_key
 from accredit.ratify import RevocationList, issue_revocation_list
 from accredit.rounds import KeyRing
@@ -48,7 +48,7 @@ def part_in(
     lists = [ListPlace(each, str(each)) for each in places]
     gateways = Gateways(dict)
     people = People(None, folder, lists=lists, person=desk.person)
-    return PeoplePart(people, dict, TakingBack(desk, lists, gateways, people, elsewhere)), journal
+    return PeoplePart(people, dict, RevocationContext(desk, lists, gateways, people, elsewhere)), journal
 
 
 async def asked(part: PeoplePart, method: str, said: dict[str, object], *handle: str) -> dict[str, object]:
@@ -155,7 +155,7 @@ class Elsewhere(httpx2.AsyncBaseTransport):
     def __init__(self) -> None:
         self.door = Door(RING)
         self.is_down = False
-        holding = Holding(Asks(), RING, clock=lambda: NOW)
+        holding = HeldAsks(Asks(), RING, clock=lambda: NOW)
         self._desks = DeskAsks([WORLD.owner.public_key], URL, holding, MemoryStore(), self.door)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.world.asked import NOW, WORLD, a_client_ask, allowed, an_ask, let_in
 
 from accredit.errors import AskError, AskGone, UnusableAnswer
-from accredit.gateway.holding import MAX_QUESTION_ID_BYTES, Holding
+from accredit.gateway.holding import MAX_QUESTION_ID_BYTES, HeldAsks
 from accredit.ports import HeldAsk
 from accredit.rounds import KeyRing
 from accredit.stores.asks import Asks
@@ -29,8 +29,8 @@ class Rows(Asks):
             yield f"UPDATE asks SET {name} = $1 WHERE key = $2", (stored, key)
 
 
-def holding(store: Asks | None = None, ring: KeyRing = RING, now: int = NOW) -> Holding:
-    return Holding(store or Rows(), ring, clock=lambda: now)
+def holding(store: Asks | None = None, ring: KeyRing = RING, now: int = NOW) -> HeldAsks:
+    return HeldAsks(store or Rows(), ring, clock=lambda: now)
 
 
 def other(digits: str) -> str:

@@ -12,7 +12,7 @@ from tests.world.decisions import Deployment, call, draw, granted, prove, with_p
 from accredit.consent import CallTerms
 from accredit.http_api.call import HttpCall, http_call
 from accredit.http_api.facts import http_facts
-from accredit.http_api.routes import Match, RouteTable
+from accredit.http_api.routes import RouteMatch, RouteTable
 from accredit.http_api.targets import read_target
 from accredit.http_api.wire import encode_proof_header
 from accredit.policy import Catalog, Entry
@@ -194,4 +194,4 @@ def test_a_certificate_for_one_request_is_for_no_other_path_query_or_body(protoc
 
 def test_a_match_without_an_entry_has_no_facts() -> None:
     read = read_target(b"/messages")
-    assert http_call("http", "GET", read, Match("GET /messages", {}), None, ()).arguments == {}
+    assert http_call("http", "GET", read, RouteMatch("GET /messages", {}), None, ()).arguments == {}

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accredit.http_api.facts import arguments, http_facts, source_fault
-from accredit.http_api.routes import Match
+from accredit.http_api.routes import RouteMatch
 from accredit.policy import facts_fault
 
-MATCH = Match("GET /a/{id}", {"id": "7"})
+MATCH = RouteMatch("GET /a/{id}", {"id": "7"})
 
 
 def fact(name: str, source: str | float, query: str = "", body: bytes | None = None) -> object:

@@ -25,7 +25,7 @@ from tests.world.decisions import (
     with_proof,
 )
 
-from accredit.attest.canonical import Halves, KeptProof
+from accredit.attest.canonical import HybridPair, KeptProof
 from accredit.consent import CallTerms
 from accredit.errors import ChallengesFull, StoreUnavailable
 from accredit.pins import Pins
@@ -450,10 +450,10 @@ def test_what_was_signed_is_kept_for_whoever_checks_the_record(bound: bool) -> N
     assert decision.authority.chain == bundle.delegations
     key, signature = bundle.agent_pub_key, bundle.challenge_sig
     assert decision.authority.proof == KeptProof(
-        Halves(key.ed25519, key.ml_dsa_65),
+        HybridPair(key.ed25519, key.ml_dsa_65),
         bundle.challenge,
         NOW,
-        Halves(signature.ed25519, signature.ml_dsa_65),
+        HybridPair(signature.ed25519, signature.ml_dsa_65),
         asked.signed_context(VERIFIER, AGENT.id, "payments:send") if bound else None,
         bundle.session_context,
     )

@@ -15,7 +15,7 @@ from tests.world.signed_calls import PARAMS, SESSION, SignedCall, judged, lied, 
 from accredit.attest import CallRecord, Statement, sha256_hex, timestamp
 from accredit.consent import CallTerms
 from accredit.consent.call import request_digest
-from accredit.policy.evidence import Auditor, Evidence, Part, sentence
+from accredit.policy.evidence import Auditor, Evidence, ProvenPart, sentence
 
 pytestmark = pytest.mark.holds("attest/canonical")
 
@@ -59,8 +59,8 @@ CHANGED_PROOFS = dict(changes(PROOF))
 
 
 def test_an_honest_call_is_proved() -> None:
-    agent = Part(HOLDERS[2].id, "2027-01-15T08:00:00Z", True)
-    assert judged(GOOD) == Evidence(Part("Owner", "2027-01-15T09:00:00Z", True), agent)
+    agent = ProvenPart(HOLDERS[2].id, "2027-01-15T08:00:00Z", True)
+    assert judged(GOOD) == Evidence(ProvenPart("Owner", "2027-01-15T09:00:00Z", True), agent)
 
 
 @pytest.mark.holds("policy/evidence", "chain")

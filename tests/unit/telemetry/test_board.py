@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from accredit.telemetry import Board, Metrics
 from accredit.telemetry.board import MAX_SERIES, OTHER
 from accredit.telemetry.families import BREAKERS, CLIENT_SECONDS, DECISIONS, FAMILIES, LOG_QUEUE, SERVER_SECONDS, STARTS
-from accredit.telemetry.metrics import Both
+from accredit.telemetry.metrics import HistogramPair
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("telemetry/board"), pytest.mark.holds("telemetry/families")]
 
@@ -136,7 +136,7 @@ def test_a_bound_belongs_to_the_bucket_that_it_ends(at_once: bool) -> None:
     board = Board()
     metrics = Metrics(board.slot())
     served, asked = metrics.durations(SERVER_SECONDS, ""), metrics.durations(CLIENT_SECONDS, "")
-    both, ping = Both(served, asked), (("ping", ""), "")
+    both, ping = HistogramPair(served, asked), (("ping", ""), "")
     for seconds, other in ((0.0, 301), (0.01, 300), (0.010001, 0.010001), (300, 0.01), (301, 0.0)):
         if at_once:
             both.observe(ping, seconds, other)

@@ -16,7 +16,7 @@ from accredit.app.pid_file import is_served
 from accredit.asking.in_process import InProcess
 from accredit.asking.reaching import Reach, endpoint_of, id_at
 from accredit.client import AccreditedClient, ProofPresenter
-from accredit.client.gateways import Reached, to_gateway
+from accredit.client.gateways import GatewayAddress, to_gateway
 from accredit.client.http import HOW_TO_START, GatewayHttp
 from accredit.client.proving import Prover
 from accredit.client.streams import ProvingTransport
@@ -50,7 +50,9 @@ async def at_url(
     if agent is not None:
         agent = agent._replace(gateway_id=id_at(agent.gateway_id, server))
     presenter = _presenter(agent)
-    reached = Reached(url=endpoint_of(url, server), token=reach.token, headers=reach.headers, timeout=reach.timeout)
+    reached = GatewayAddress(
+        url=endpoint_of(url, server), token=reach.token, headers=reach.headers, timeout=reach.timeout
+    )
     transport = to_gateway(reached, presenter, whole_lists=True, uncovered=_as_it_is)
     async with AccreditedClient(transport, timeout=reach.timeout) as client:
         yield client, presenter

@@ -18,18 +18,18 @@ import uvloop
 
 from accredit import __version__
 from accredit.app import (
-    Alone,
     Configured,
-    Orders,
     PidFile,
     Ports,
     Reading,
     ReloadTarget,
     Reports,
+    SingleProcessReloads,
     Start,
     Watched,
     Watching,
     Worker,
+    WorkerStart,
     address_of,
     allow_descriptors,
     assemble,
@@ -114,7 +114,7 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
     announce = partial(_announce, now, base, workers, watched)
     if workers == 1:
         app, part, watching = _build_gateway(start, now, ports, watched, 0)
-        reloads = Alone(start, part, Reports(pid_file))
+        reloads = SingleProcessReloads(start, part, Reports(pid_file))
         try:
             return serve(
                 app, listener, tls=now.tls, ending=now.ending, announce=announce, reloads=reloads, beside=watching
@@ -123,7 +123,7 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
             if pid_file is not None:
                 pid_file.end()
 
-    def serve_as_worker(lifeline: int, first: bool, orders: Orders) -> int:
+    def serve_as_worker(lifeline: int, first: bool, orders: WorkerStart) -> int:
         mine, own = now, ports
         if orders.files is not None:
             mine = read_configuration(start, ReadFiles.of(orders.files))

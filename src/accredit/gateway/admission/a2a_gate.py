@@ -31,7 +31,7 @@ from accredit.a2a.answers import Judged, only_own
 from accredit.a2a.call import call_of, card_call
 from accredit.a2a.errors import push_refused
 from accredit.a2a.methods import METHODS
-from accredit.a2a.requests import Asked
+from accredit.a2a.requests import A2aRequest
 from accredit.base.clock import unix_seconds
 from accredit.errors import AccreditError, AnswerError, StoreUnavailable, TokenError
 from accredit.gateway.admission.call_gate import CallGate, report_fault
@@ -55,7 +55,7 @@ fails is one that another message has won."""
 class A2aGate(CallGate):
     """One per agent."""
 
-    async def admit(self, asked: Asked, proofs: Sequence[bytes], credentials: RawHeaders, call: Call) -> AgentCall:
+    async def admit(self, asked: A2aRequest, proofs: Sequence[bytes], credentials: RawHeaders, call: Call) -> AgentCall:
         """Take a request through all steps. What is found out about it is stored in its call. Raises what refuses
         it."""
         began = perf_counter()

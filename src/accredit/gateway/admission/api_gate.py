@@ -26,7 +26,7 @@ from accredit.gateway.headers import RawHeaders
 from accredit.gateway.media_types import is_json_request
 from accredit.http_api.call import HttpCall, http_call
 from accredit.http_api.facts import decoded_keys, fold_key
-from accredit.http_api.routes import Match
+from accredit.http_api.routes import RouteMatch
 from accredit.http_api.targets import Target, read_target, unclear
 from accredit.http_api.wire import PROOF_HEADER
 from accredit.jsonrpc.objects import pairs
@@ -88,7 +88,7 @@ class ApiGate(CallGate):
         finally:
             self._measure(asked.method, match.route if match is not None else None, error, began)
 
-    async def _admit(self, asked: ApiRequest, call: Call, target: Target, match: Match | None) -> HttpCall:
+    async def _admit(self, asked: ApiRequest, call: Call, target: Target, match: RouteMatch | None) -> HttpCall:
         entry = self.policy.catalog.find(asked.method, match.route) if match is not None else None
         json_body = asked.body is not None and _is_json(asked)
         guarded = http_call(
@@ -106,9 +106,9 @@ class ApiGate(CallGate):
         return guarded
 
 
-def _match_drill(asked: ApiRequest) -> Match | None:
+def _match_drill(asked: ApiRequest) -> RouteMatch | None:
     route = DRILL_PATHS.get(asked.target) if asked.method == "POST" else None
-    return Match(route, {}) if route is not None else None
+    return RouteMatch(route, {}) if route is not None else None
 
 
 def _is_json(asked: ApiRequest) -> bool:

@@ -39,8 +39,8 @@ from accredit.errors import (
     UnusableAnswer,
     WireError,
 )
-from accredit.gateway.admission.held_answer import HeldAnswer, Waits
-from accredit.gateway.holding import Holding, OpenAsk
+from accredit.gateway.admission.held_answer import HeldAnswer, WaitingCall
+from accredit.gateway.holding import HeldAsks, OpenAsk
 from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.jsonrpc.frames import Notification, Response, Success, member_id
 from accredit.jsonrpc.methods import CANCELLED
@@ -73,7 +73,7 @@ _ID_BYTES = 16
 class GuestAsks:
     """One per endpoint where people consent at their desks. `gateway` is its verifier id, `url` the endpoint's."""
 
-    def __init__(self, settings: OAuthSettings, gateway: str, url: str, holding: Holding, door: DoorStore) -> None:
+    def __init__(self, settings: OAuthSettings, gateway: str, url: str, holding: HeldAsks, door: DoorStore) -> None:
         self._settings = settings
         self._gateway = AskedGateway(gateway, url)
         self._holding = holding
@@ -93,7 +93,7 @@ class GuestAsks:
         *,
         wait: bool,
         answer: HeldAnswer | None = None,
-    ) -> Waits | None:
+    ) -> WaitingCall | None:
         """Ask about a refused call, and wait for the answer if told to. Meanwhile the client's `answer` begins, if it
         can. Return None if the call may be decided anew, as somebody has allowed it.
 
@@ -105,7 +105,7 @@ class GuestAsks:
             held = await self._holding.hold(self._signed(call, refusal, entry, login, signer))
         except (AskError, AsksFull, WireError) as error:
             raise _reword(refusal, f"nobody can be asked for this now: {error}") from None
-        waits = Waits(held.ask.code, f"{self._settings.public_url}{ASKED_PATH}{held.ask.code}")
+        waits = WaitingCall(held.ask.code, f"{self._settings.public_url}{ASKED_PATH}{held.ask.code}")
         if held.answer is None and wait and self._held[signer.id] < MAX_HELD_CALLS:
             self._held[signer.id] += 1
             try:
@@ -153,8 +153,8 @@ class GuestAsks:
                     await self._holding.take(key)
         return True
 
-    async def _wait(self, held: OpenAsk, waits: Waits, answer: HeldAnswer | None, agent: str) -> OpenAsk | None:
-        """Wait for a person's answer (`Holding.wait`). If the client disconnects or cancels its call, nobody has
+    async def _wait(self, held: OpenAsk, waits: WaitingCall, answer: HeldAnswer | None, agent: str) -> OpenAsk | None:
+        """Wait for a person's answer (`HeldAsks.wait`). If the client disconnects or cancels its call, nobody has
         answered it. Raises `StoreUnavailable`."""
         whole, key = self._settings.hold_seconds, held.row.key
         if answer is None or not whole:
@@ -244,7 +244,7 @@ def _declines(response: Response) -> bool:
     return False
 
 
-def say_who_waits(refusal: ProofRefused, waits: Waits) -> ProofRefused:
+def say_who_waits(refusal: ProofRefused, waits: WaitingCall) -> ProofRefused:
     """Return the refusal of a call whose ask is not answered yet, in words for the model and for people."""
     words = (
         f"nobody has answered yet (code {waits.code}). Tell the user: open {waits.url}, or run: accredit approve"

@@ -33,7 +33,7 @@ from accredit.base.clock import unix_seconds
 from accredit.consent import CALL, is_for_call
 from accredit.errors import InsufficientScope, InvalidToken, ProofRefused, WireError
 from accredit.gateway.admission.guest_asks import GuestAsks, is_askable, say_who_waits
-from accredit.gateway.admission.held_answer import HeldAnswer, Waits
+from accredit.gateway.admission.held_answer import HeldAnswer, WaitingCall
 from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.jsonrpc.frames import Notification, Response
 from accredit.jsonrpc.methods import TASK_CHANGES
@@ -194,7 +194,7 @@ class Guests:
         *,
         wait: bool = True,
         answer: HeldAnswer | None = None,
-    ) -> tuple[Decision, Waits | None]:
+    ) -> tuple[Decision, WaitingCall | None]:
         """Decide a call of a guest: prove it ([agent] to [other-proof]), and have it decided. `id` is the call's in its
         record. If a person has to be asked, `wait` for what they say, while the client's `answer` begins, if it can. If
         they have not said anything, also return that.

@@ -29,7 +29,7 @@ from accredit.jsonrpc.frames import Request, progress_token
 from accredit.jsonrpc.sse import KEEP_ALIVE, encode_event
 
 
-class Waits(NamedTuple):
+class WaitingCall(NamedTuple):
     """A call that waits for a person: the ask's code, and the address of its page."""
 
     code: str
@@ -68,7 +68,7 @@ class HeldAnswer:
         """Return the context in which a client that disconnects interrupts the work ([disconnect])."""
         return WhileConnected(self._reply)
 
-    async def begin(self, waits: Waits, question: str) -> None:
+    async def begin(self, waits: WaitingCall, question: str) -> None:
         """Begin the stream, and ask the client to show the ask's page ([page]). `question` is the id of that request.
         Raises `ClientGone`."""
         await self._reply.begin()
@@ -76,7 +76,7 @@ class HeldAnswer:
             self._question = question
             await self._send({"id": question, "method": "elicitation/create", "params": waits.elicitation})
 
-    async def tell(self, waits: Waits, left: float, whole: float) -> None:
+    async def tell(self, waits: WaitingCall, left: float, whole: float) -> None:
         """Tell the client that the call waits for `left` more of `whole` seconds ([progress]). Raises `ClientGone`."""
         if self._token is None:
             await self._reply.write(KEEP_ALIVE)
@@ -86,7 +86,7 @@ class HeldAnswer:
         progress = {"progressToken": self._token, "progress": round(1 - left / whole, 4), "message": text}
         await self._send({"method": "notifications/progress", "params": progress})
 
-    async def close(self, waits: Waits, *, decided: bool) -> None:
+    async def close(self, waits: WaitingCall, *, decided: bool) -> None:
         """Tell the client that the page is not needed any more ([page]). Its request may be answered by now: then the
         client ignores that it is cancelled. Raises `ClientGone`."""
         if not self._question:

@@ -25,7 +25,7 @@ from accredit.errors import (
 )
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.admission.guests import Guest, Guests
-from accredit.gateway.admission.held_answer import HeldAnswer, Waits
+from accredit.gateway.admission.held_answer import HeldAnswer, WaitingCall
 from accredit.gateway.admission.pinned_tools import PinnedTools
 from accredit.gateway.admission.request_state import (
     RequestStateSealer,
@@ -140,7 +140,9 @@ class Judge:
             return False
         return await self._guests.settles(message, guest, call.session)
 
-    async def _decision(self, guarded: GuardedCall, request: Request, call: Call) -> tuple[Decision, Waits | None]:
+    async def _decision(
+        self, guarded: GuardedCall, request: Request, call: Call
+    ) -> tuple[Decision, WaitingCall | None]:
         """Decide a call. If a guest makes it, it is proved first, and a person may be asked."""
         guest = call.token
         if self._guests is None or not isinstance(guest, Guest):

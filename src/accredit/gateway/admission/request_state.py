@@ -32,7 +32,7 @@ from accredit.base.clock import unix_seconds
 from accredit.base.log_events import log_event
 from accredit.base.steps import Steps
 from accredit.errors import FrameError, RequestError, SealError
-from accredit.gateway.admission.held_answer import Waits
+from accredit.gateway.admission.held_answer import WaitingCall
 from accredit.gateway.call import Call
 from accredit.gateway.settings import RoundsSettings
 from accredit.jsonrpc.encode import INVALID_PARAMS, to_json
@@ -94,7 +94,7 @@ class RequestStateSealer:
             call.edit = partial(self._sealed, request=request, principal=principal, flow=flow, round=round)
         return request
 
-    def ask(self, request: Request, call: Call, waits: Waits) -> bytes:
+    def ask(self, request: Request, call: Call, waits: WaitingCall) -> bytes:
         """Return the gateway's own `input_required` for a call that waits for a person. The first one has the address
         of the ask's page and a sealed state. If the client comes back too early, it gets that state again, without the
         address. The state is taken off before the call is forwarded. Raises `SealError` for a state that was not sealed

@@ -31,7 +31,7 @@ from accredit.a2a.answers import Answers, Judged, next_page
 from accredit.a2a.cards import CARD_PATH, MAX_CARD_BYTES, CardTerms, PublicCard, read_card, shown_card
 from accredit.a2a.errors import error_told
 from accredit.a2a.methods import VERSION
-from accredit.a2a.requests import Asked, read_request
+from accredit.a2a.requests import A2aRequest, read_request
 from accredit.a2a.shapes import Card, ListParams, ListResult, Message, Part, SendResult
 from accredit.attest import Outcome, result_digest
 from accredit.errors import (
@@ -57,7 +57,7 @@ from accredit.gateway.settings import AgentSettings, GatewaySettings
 from accredit.gateway.turns import in_turns, next_turn, turn
 from accredit.gateway.upstream.http.answer import Answer
 from accredit.gateway.upstream.http.sending import Sender
-from accredit.gateway.upstream.large_answers import Held, LargeAnswers
+from accredit.gateway.upstream.large_answers import AnswerReservation, LargeAnswers
 from accredit.gateway.upstream.reply import WhileConnected
 from accredit.http_api.wire import PROOF_HEADER
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
@@ -149,7 +149,7 @@ class A2aRelay:
         except AccreditError as error:
             await self._refuse(exchange, asked, error)
 
-    async def _refuse(self, exchange: Exchange, asked: Asked | None, error: AccreditError) -> None:
+    async def _refuse(self, exchange: Exchange, asked: A2aRequest | None, error: AccreditError) -> None:
         """Tell the client of a refusal ([refusal])."""
         told = error_told(error)
         if told is None:
@@ -166,7 +166,7 @@ class A2aRelay:
         status, headers = (known.status, known.headers) if known.status == 503 else (200, ())
         await exchange.reply(status, told.frame(id), [JSON, NO_STORE, *headers])
 
-    async def _forward(self, exchange: Exchange, asked: Asked, guarded: AgentCall, call: Call) -> None:
+    async def _forward(self, exchange: Exchange, asked: A2aRequest, guarded: AgentCall, call: Call) -> None:
         """Forward an allowed request, and its answer ([headers] to [pages])."""
         room = exchange.rooms.streams if asked.method == "SubscribeToTask" else exchange.rooms.calls
         with room.held(exchange), WhileConnected(exchange):
@@ -188,7 +188,9 @@ class A2aRelay:
             finally:
                 held.leave()
 
-    async def _ask(self, exchange: Exchange, asked: Asked, guarded: AgentCall, call: Call, held: Held) -> Judged | None:
+    async def _ask(
+        self, exchange: Exchange, asked: A2aRequest, guarded: AgentCall, call: Call, held: AnswerReservation
+    ) -> Judged | None:
         """Return an answer with what this caller may see of it; None once the events of a stream are passed on."""
         prepared = self._sender.client.prepare("POST", self._headers(exchange), target=self._base)
         answer = await self._sender.exchange(exchange, prepared, asked.text)
@@ -212,7 +214,13 @@ class A2aRelay:
         return judged
 
     async def _counted(
-        self, exchange: Exchange, asked: Asked, guarded: AgentCall, call: Call, held: Held, judged: Judged
+        self,
+        exchange: Exchange,
+        asked: A2aRequest,
+        guarded: AgentCall,
+        call: Call,
+        held: AnswerReservation,
+        judged: Judged,
     ) -> Judged:
         """Return a page of a list with the number of all its tasks ([total])."""
         listed, counted, token = judged.result, 0, ""
@@ -231,7 +239,7 @@ class A2aRelay:
         return judged
 
     async def _pass_events(
-        self, exchange: Exchange, answer: Answer, asked: Asked, guarded: AgentCall, call: Call
+        self, exchange: Exchange, answer: Answer, asked: A2aRequest, guarded: AgentCall, call: Call
     ) -> None:
         answers = Answers(asked.id, guarded)
         async with aclosing(self._events(exchange, answer)) as events:

@@ -47,7 +47,7 @@ from accredit.consent.held import ClientAsk, chain_of
 from accredit.errors import ConsentError, WireError
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import JSON
-from accredit.gateway.holding import ASK_POLL_SECONDS, Holding, OpenAsk
+from accredit.gateway.holding import ASK_POLL_SECONDS, HeldAsks, OpenAsk
 from accredit.jsonrpc.encode import to_json
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.ports import DoorStore, ProofStore, Spending
@@ -76,7 +76,7 @@ class DeskAsks:
         self,
         people: Iterable[HybridPublicKey],
         gateway: str,
-        holding: Holding,
+        holding: HeldAsks,
         store: ProofStore,
         door: DoorStore,
         before: "DeskAsks | None" = None,

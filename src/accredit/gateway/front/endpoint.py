@@ -51,7 +51,7 @@ from accredit.gateway.headers import (
     origin_refused,
 )
 from accredit.gateway.media_types import takes_events
-from accredit.gateway.recording.early_refusals import REFUSALS, Unread
+from accredit.gateway.recording.early_refusals import REFUSALS, UnreadRequest
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns, next_turn
 from accredit.gateway.upstream.backend import Backend
@@ -87,7 +87,7 @@ class Intake(ABC, Generic[_C]):
         self._meter = meter
         self._traces = meter is not None and meter.tracer is not None
 
-    async def take(self, client: _C, unread: Unread | None = None) -> None:
+    async def take(self, client: _C, unread: UnreadRequest | None = None) -> None:
         """Take a message through the steps from [method] on. Raises the `AccreditError` that becomes its answer.
 
         `unread` gives the message's text if the message is refused before it was read.

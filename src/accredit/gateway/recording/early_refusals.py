@@ -50,7 +50,7 @@ REFUSALS = (RequestError, TokenError, KeysUnavailable)
 """The errors with which a message is refused before the gate."""
 
 
-class Unread(Protocol):
+class UnreadRequest(Protocol):
     """A request whose body is still unread."""
 
     head: RequestHead
@@ -97,7 +97,7 @@ class EarlyRefusals:
         self._counters = counters
         self._strangers = strangers or AnonymousRecordBudget()
 
-    async def of_request(self, unread: Unread | None, call: Call, error: AccreditError) -> None:
+    async def of_request(self, unread: UnreadRequest | None, call: Call, error: AccreditError) -> None:
         """Record the calls of a refused request. `unread` gives its body, if that is still unread."""
         if self._recorder is None:
             return
@@ -136,7 +136,7 @@ class EarlyRefusals:
             strangers.left_out += left_out
             self._leave_out()
 
-    async def _unread(self, unread: Unread, call: Call) -> Frame | Batch | None:
+    async def _unread(self, unread: UnreadRequest, call: Call) -> Frame | Batch | None:
         """Read the body for the record, within the bounds of [cases] and [anonymous-budget]. Return None if it does not
         fit."""
         if b"expect" in unread.head.headers:

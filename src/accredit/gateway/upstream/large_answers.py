@@ -17,7 +17,7 @@ the process.
 """
 
 from accredit.errors import AnswerError, RequestError
-from accredit.gateway.room import RESERVED_SHARE, Holder, Parts, Room, Slot
+from accredit.gateway.room import RESERVED_SHARE, EqualShares, Holder, Room, Slot
 from accredit.gateway.settings import GatewaySettings
 from accredit.limits import BODY_ROOM_SECONDS, LARGE_ANSWER_BYTES
 
@@ -43,7 +43,7 @@ SERVER = _Server()
 class LargeAnswers:
     """The room for the large answers of one server."""
 
-    def __init__(self, settings: GatewaySettings, parts: Parts) -> None:
+    def __init__(self, settings: GatewaySettings, parts: EqualShares) -> None:
         self._parts = parts
         self.room = Room("large answers", 0, waiting=MAX_WAITING_ANSWERS)
         self.fit(settings)
@@ -54,13 +54,13 @@ class LargeAnswers:
         most = max(self._parts.of(MAX_ANSWERS_BYTES), 2 * self._largest)
         self.room.fit(most, int(most * RESERVED_SHARE) if settings.proving else 0)
 
-    def of(self, holder: Holder, times: int = 1) -> "Held":
+    def of(self, holder: Holder, times: int = 1) -> "AnswerReservation":
         """Return an empty reservation for one answer, whose bytes count `times` times ([copies]). Call `leave()` when
         done."""
-        return Held(self.room, holder, self._largest, times)
+        return AnswerReservation(self.room, holder, self._largest, times)
 
 
-class Held:
+class AnswerReservation:
     """One answer's reservation."""
 
     __slots__ = ("_holder", "_largest", "_places", "_room", "_size", "_times")

@@ -7,7 +7,7 @@ transaction are written together.
 from collections.abc import Callable, Mapping, Sequence
 
 from accredit.attest import LogSigner, Place, checkpoint_payload, sha256_hex
-from accredit.stores.audit_log.author import Proved
+from accredit.stores.audit_log.author import ProvenEnd
 from accredit.stores.audit_log.tables import CHECKPOINT, RECORD, ChainChange, NewEntry
 
 CHECKPOINT_RECORDS = 1_000
@@ -17,7 +17,7 @@ CHECKPOINT_RECORDS = 1_000
 class ChainAppender:
     """A chain that grows from its end, which has been verified."""
 
-    def __init__(self, proved: Proved, signer: LogSigner) -> None:
+    def __init__(self, proved: ProvenEnd, signer: LogSigner) -> None:
         end = proved.end
         self._before = end
         self._name = end.name

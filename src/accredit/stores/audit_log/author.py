@@ -50,7 +50,7 @@ Said = tuple[str, str]
 """The call's id in a record, and its phase."""
 
 
-class Proved(NamedTuple):
+class ProvenEnd(NamedTuple):
     """A chain's end, from its row, and how many of its records the chain's newest entry covers."""
 
     end: ChainEnd
@@ -67,7 +67,7 @@ class Author:
         self.gateway = gateway
         self.keys: Keys = (*trusted, *signer.keys)
         self._name = ""
-        self._known: Proved | None = None
+        self._known: ProvenEnd | None = None
         self._pending: ChainEnd | None = None
         self._written: ChainEnd | None = None
 
@@ -76,15 +76,15 @@ class Author:
         """The most records written in one turn."""
         return RECORDS_A_TURN if self.signer.records is None else RECORDS_A_TURN_ELSEWHERE
 
-    def remembered(self, end: ChainEnd) -> Proved | None:
+    def remembered(self, end: ChainEnd) -> ProvenEnd | None:
         """Return the end of this writer's own chain, or None if that is not where it remembers ([own-chain])."""
         if end.name != self._name:
             self._name, self._known, self._pending = end.name, None, None
         if self._pending is not None and end == self._pending:
-            return Proved(self._pending, self._pending.checkpointed)
+            return ProvenEnd(self._pending, self._pending.checkpointed)
         return self._known if self._known is not None and end == self._known.end else None
 
-    def go_on(self, end: ChainEnd, newest: Stored | None) -> Proved:
+    def go_on(self, end: ChainEnd, newest: Stored | None) -> ProvenEnd:
         """Return the end of this writer's own chain, taken from its last entry ([own-chain]). Raises `ChainTaken`."""
         known = self._known
         try:
@@ -108,7 +108,7 @@ class Author:
     def settle(self, written: ChainEnd | None) -> None:
         """Note that the transaction which wrote this end was committed."""
         if written is not None and written.name == self._name:
-            self._known = Proved(written, written.checkpointed)
+            self._known = ProvenEnd(written, written.checkpointed)
 
     def check_open(self, open_call: OpenCall) -> tuple[Statement, CallRecord]:
         """Return the decision on an open call, from its own record ([open-calls]). Raises `AttestationError` with the
@@ -151,14 +151,14 @@ def check_pruned(entry: Stored, keys: Keys) -> None:
         raise AttestationError(f"{entry.place}: {error}", entry.place) from None
 
 
-def check_end(end: ChainEnd, newest: Stored | None, keys: Keys) -> Proved:
+def check_end(end: ChainEnd, newest: Stored | None, keys: Keys) -> ProvenEnd:
     """Compare a chain's row with its newest entry ([other-chains]). Raises `AttestationError`."""
     if {type(end.records), type(end.checkpointed), type(end.turn)} != {int}:  # SQLite keeps any type in any column
         raise AttestationError("its row is damaged")
     if newest is None:
         if (end.records, end.head) != (0, GENESIS):
             raise AttestationError("it has no record that can be found, and its row counts some")
-        return Proved(end, 0)
+        return ProvenEnd(end, 0)
     statement = verify_envelope(newest.envelope, keys)
     covered = end.records
     match statement.predicate:
@@ -171,7 +171,7 @@ def check_end(end: ChainEnd, newest: Stored | None, keys: Keys) -> Proved:
             place, head = (note.writer, note.last), statement.sha256
     if newest.place != f"{place[0]}/{place[1]}" or (*place, head) != (end.name, end.records, end.head):
         raise AttestationError("its last entry is not the one that its row counts")
-    return Proved(end, covered)
+    return ProvenEnd(end, covered)
 
 
 def read_phases(payloads: Iterable[bytes]) -> set[Said]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, get_args
 
 from accredit.attest import CallRecord, OutcomeStatus
-from accredit.stores.audit_log.reading import Numbered
+from accredit.stores.audit_log.reading import NumberedEntry
 
 STATUSES: tuple[str, ...] = (*get_args(OutcomeStatus), "open")
 """The possible states of a forwarded call."""
@@ -14,7 +14,7 @@ class FiledRecord(NamedTuple):
     """A record of a call, and the entry that holds it."""
 
     record: CallRecord
-    entry: Numbered
+    entry: NumberedEntry
 
 
 class CallRow(NamedTuple):
@@ -23,7 +23,7 @@ class CallRow(NamedTuple):
 
     decision: CallRecord
     outcome: CallRecord | None
-    entries: tuple[Numbered, ...] = ()
+    entries: tuple[NumberedEntry, ...] = ()
 
     @property
     def status(self) -> str:
@@ -61,7 +61,7 @@ class CallRow(NamedTuple):
         }
 
 
-def read_call_records(entries: Iterable[Numbered]) -> Iterator[FiledRecord]:
+def read_call_records(entries: Iterable[NumberedEntry]) -> Iterator[FiledRecord]:
     """Yield the call records among entries, unverified. Raises `AttestationError`."""
     for entry in entries:
         record = entry.record()

@@ -1,9 +1,9 @@
 """The protocol between a gateway and the process that writes its log (`process`, `writer_main`). No I/O.
 
 Both ends are this program, on one machine, and nobody else has an end of the socket between them. A frame is a length
-(4 bytes, little-endian) and as many bytes. The first frame to the process is `Opening`. Each later frame is a request.
-It begins with a deadline (8 bytes, a double: seconds of this machine's monotonic clock), after which nobody waits for
-the answer. Then comes the request in MessagePack.
+(4 bytes, little-endian) and as many bytes. The first frame to the process is `WriterSetup`. Each later frame is a
+request. It begins with a deadline (8 bytes, a double: seconds of this machine's monotonic clock), after which nobody
+waits for the answer. Then comes the request in MessagePack.
 
 Answers come in the order of the requests. An answer begins with one of these:
 
@@ -32,7 +32,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_request = msgspec.msgpack.Decoder(AnyRequest).decode
 
 
-class Opening(Struct, frozen=True):
+class WriterSetup(Struct, frozen=True):
     """What the process needs: the log's place, and the key to sign with.
 
     It holds secrets, which its `repr` does not show. A database's password is not among them: the process finds the
@@ -53,14 +53,14 @@ def encode_frame(body: bytes) -> bytes:
     return LENGTH.pack(len(body)) + body
 
 
-def encode_opening(opening: Opening) -> bytes:
+def encode_opening(opening: WriterSetup) -> bytes:
     """Encode the first frame."""
     return encode_frame(msgspec.msgpack.encode(opening, enc_hook=_path_bytes))
 
 
-def decode_opening(body: bytes) -> Opening:
+def decode_opening(body: bytes) -> WriterSetup:
     """Decode the body of the first frame."""
-    return msgspec.msgpack.decode(body, type=Opening, dec_hook=_path)
+    return msgspec.msgpack.decode(body, type=WriterSetup, dec_hook=_path)
 
 
 def encode_request(request: WriterRequest[Any], deadline: float) -> bytes:

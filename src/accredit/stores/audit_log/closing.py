@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from accredit.attest import Head
 from accredit.limits import MAX_LEFT_WRITERS
-from accredit.stores.audit_log.requests import CloseCalls, End, LogPlace, Look, Sign, WriterRequest
+from accredit.stores.audit_log.requests import CloseCalls, End, Heartbeat, LogPlace, Sign, WriterRequest
 
 MAX_UNVERIFIED_CALLS = 1_000
 """After so many open calls of one writer that do not verify, its other open calls are skipped, since checking each
@@ -71,7 +71,7 @@ class Closing:
 
     async def look(self, writer: str) -> None:
         """Report that the writer `writer` lives, and end the chains of dead ones."""
-        others = await self._run(Look(writer, list(self._left)))
+        others = await self._run(Heartbeat(writer, list(self._left)))
         self._left = {name: self._left[name] for name in others.still}
         if others.odd > self._odd:
             self._on_unverified("a writer of the log has a name that no writer has: it is left alone")

@@ -12,7 +12,7 @@ from accredit.attest import Pruning, Stored, decode_statement
 from accredit.errors import AttestationError
 from accredit.stores.audit_log.reader import LogFile
 from accredit.stores.audit_log.reading import LogAway
-from accredit.stores.audit_log.shipping import Batch, Filling, Sink, is_followed, readable
+from accredit.stores.audit_log.shipping import Batch, BatchBuilder, Sink, is_followed, readable
 from accredit.stores.audit_log.writer_locks import WriterLock, acquire
 from accredit.stores.sqlite.database import Database
 
@@ -77,7 +77,7 @@ class FileSink(Sink):
         note, start = "", before
         if self._log.newest() < before:
             note, start = f"{self._path} has lost entries, and is sent from its beginning", 0
-        filling, entry = Filling(), start
+        filling, entry = BatchBuilder(), start
         for each in readable(self._log.entries_after(start), filling):
             if filling.is_full:
                 break

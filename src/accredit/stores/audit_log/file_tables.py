@@ -26,7 +26,7 @@ from accredit.stores.audit_log.tables import (
     ChainEnd,
     NewEntry,
     OpenCall,
-    Others,
+    OpenWriters,
     limit_payloads,
 )
 
@@ -89,14 +89,14 @@ class FileTables:
             (name, GENESIS),
         )
 
-    async def find_others(self, name: str, left: Sequence[str]) -> Others:
+    async def find_others(self, name: str, left: Sequence[str]) -> OpenWriters:
         """Return all other writers without an end. Whether they are dead is found later, by the locks of their
         files."""
         rows = self._connection.execute(_OTHERS, (name, 2 * MAX_LEFT_WRITERS)).fetchall()
         found = [other for (other,) in rows if isinstance(other, str) and WRITER_ID.fullmatch(other)]
         were_left = {*left}
         others = [other for other in found if other not in were_left]
-        return Others(others, [other for other in found if other in were_left], len(rows) - len(found))
+        return OpenWriters(others, [other for other in found if other in were_left], len(rows) - len(found))
 
     async def end_of(self, name: str) -> ChainEnd:
         """Return the end of a chain."""

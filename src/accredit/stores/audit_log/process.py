@@ -25,7 +25,7 @@ from accredit.stores.audit_log.channel import (
     LENGTH,
     NOT_OK,
     TAKEN,
-    Opening,
+    WriterSetup,
     encode_opening,
     encode_request,
 )
@@ -59,7 +59,7 @@ class LogProcess:
         if signer.records is not None:
             raise ValueError("another signer of records can't be handed to a process")
         self.place = place
-        self._opening = Opening(place, signer.id, signer.ed25519, signer.ml_dsa_65)
+        self._opening = WriterSetup(place, signer.id, signer.ed25519, signer.ml_dsa_65)
         self._on_replaced = on_replaced
         self._link: _Link | None = None
         self._starting = asyncio.Lock()

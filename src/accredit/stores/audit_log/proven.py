@@ -27,13 +27,13 @@ from accredit.attest import (
     misplaced,
 )
 from accredit.errors import AttestationError
-from accredit.stores.audit_log.reading import Numbered
+from accredit.stores.audit_log.reading import NumberedEntry
 
 
-class Proven(NamedTuple):
+class ProvenRecord(NamedTuple):
     """A record that is proven, and the SHA-256 of its subject."""
 
-    entry: Numbered
+    entry: NumberedEntry
     record: CallRecord
     sha256: str
 
@@ -64,12 +64,12 @@ class Prover:
         return bool(self._keys)
 
     def records(
-        self, entries: Iterable[Numbered], wanted: Callable[[CallRecord], bool] = lambda _: True
-    ) -> Iterator[Proven]:
+        self, entries: Iterable[NumberedEntry], wanted: Callable[[CallRecord], bool] = lambda _: True
+    ) -> Iterator[ProvenRecord]:
         """Yield the proven records, in the order of the entries. `wanted` is given a record's unverified content, and
         says whether to verify it; other records are skipped. An error in reading the entries is raised only after all
         records before it were yielded."""
-        waiting = deque[Numbered]()
+        waiting = deque[NumberedEntry]()
         for found in self._examiner(_select_wanted(entries, wanted, waiting)):
             each = waiting.popleft()
             if isinstance(found, Digest):
@@ -82,9 +82,9 @@ class Prover:
                 continue
             statement = each.statement()
             if statement is not None and isinstance(statement.predicate, CallRecord):
-                yield Proven(each, statement.predicate, statement.sha256)
+                yield ProvenRecord(each, statement.predicate, statement.sha256)
 
-    def fault(self, entry: Numbered) -> str | None:
+    def fault(self, entry: NumberedEntry) -> str | None:
         """Return why an entry, of any kind, does not verify. Return None if it verifies, or is the digest of a pruned
         record."""
         if not isinstance(entry.entry, Stored):
@@ -97,7 +97,7 @@ class Prover:
 
 
 def _select_wanted(
-    entries: Iterable[Numbered], wanted: Callable[[CallRecord], bool], waiting: deque[Numbered]
+    entries: Iterable[NumberedEntry], wanted: Callable[[CallRecord], bool], waiting: deque[NumberedEntry]
 ) -> Iterator[Entry]:
     """Yield the entries to examine. Each is also put into `waiting`, for when its result comes."""
     for each in entries:

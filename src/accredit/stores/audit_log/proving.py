@@ -25,7 +25,7 @@ from accredit.attest import CallRecord, Digest, Examined, Fault, LogKey, Place, 
 from accredit.attest.canonical import KeptProof, kept_proof
 from accredit.policy.evidence import Auditor, Evidence
 from accredit.stores.audit_log.marks import MARKS_AT_ONCE, InTemporaryFile, temporary_room
-from accredit.stores.audit_log.reading import Kept
+from accredit.stores.audit_log.reading import EntryWithEvidence
 
 # The first record over a challenge that another one has spent, that other one, and how many such records there are.
 _TWICE = """
@@ -54,12 +54,12 @@ class Judge:
         self._required = required
         self._holds_chains = named or required
 
-    def examine(self, kept: Kept, keys: Mapping[str, LogKey | RecordKey]) -> Examined | Digest:
+    def examine(self, kept: EntryWithEvidence, keys: Mapping[str, LogKey | RecordKey]) -> Examined | Digest:
         """Do as `attest.examine`. In the result, `judged` is a `Judgement`; it is None for an entry that is not an
         allowed call."""
         return examine(kept.entry, keys, partial(self._judge, kept))
 
-    def _judge(self, kept: Kept, statement: Statement) -> Judgement | None:
+    def _judge(self, kept: EntryWithEvidence, statement: Statement) -> Judgement | None:
         record = statement.predicate
         if not isinstance(record, CallRecord):
             return None if kept.proof is None else Judgement("a proof is kept with it")

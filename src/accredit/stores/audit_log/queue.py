@@ -37,11 +37,11 @@ from accredit.errors import AccreditError, AttestationError, StoreUnavailable
 from accredit.stores.audit_log.closing import Closing
 from accredit.stores.audit_log.kept import KeptOutcomes
 from accredit.stores.audit_log.requests import (
+    AppendEvents,
     Begin,
+    CheckWritable,
     Claim,
     LogExecutor,
-    Touch,
-    Turn,
     WriterRequest,
     encode_for_turn,
 )
@@ -204,7 +204,7 @@ class QueuedRecords:
         a record was written since."""
         try:
             await self._begun()
-            await self._as_writer(Touch)
+            await self._as_writer(CheckWritable)
         except StoreUnavailable:
             return False
         if time.monotonic() < self._unready_until:  # a touch may succeed on a disk on which no record fits
@@ -351,9 +351,9 @@ class QueuedRecords:
         log; otherwise retry until it succeeds."""
         asked = set[str]()
 
-        def turn(writer: str) -> Turn:
+        def turn(writer: str) -> AppendEvents:
             asked.add(writer)
-            return Turn(writer, self._turn, events, len(asked) > 1)
+            return AppendEvents(writer, self._turn, events, len(asked) > 1)
 
         while True:
             began = time.monotonic()

@@ -23,7 +23,7 @@ from accredit.stores.audit_log.reading import (
     Bookmark,
     LogAway,
     LogReader,
-    Numbered,
+    NumberedEntry,
     certificates_in,
     damage_error,
     head_in,
@@ -126,7 +126,7 @@ class LogFile(LogReader):
         """Return the identity of the file, and the number of its newest entry."""
         return _Position(self.file, self.newest())
 
-    def after(self, position: object) -> Iterator[Numbered] | None:
+    def after(self, position: object) -> Iterator[NumberedEntry] | None:
         """Yield the entries after a position. Return None if the position belongs to another file, or entries were lost
         since."""
         now = self.position()
@@ -164,7 +164,7 @@ class LogFile(LogReader):
         """Return about how many entries were not sent to a sink, computed from their numbers."""
         return self.newest() - self._sent(sink)
 
-    def unsent(self, sink: str) -> Numbered | None:
+    def unsent(self, sink: str) -> NumberedEntry | None:
         """Return the first entry not sent to a sink."""
         return next(self.entries_after(self._sent(sink)), None)
 
@@ -186,23 +186,23 @@ class LogFile(LogReader):
         rows = self._rows("SELECT name, records, head FROM log_writers WHERE records <> 0")
         return [head_in(*row) for row in rows]
 
-    def entries(self, *, proofs: bool = False) -> Iterator[Numbered]:
+    def entries(self, *, proofs: bool = False) -> Iterator[NumberedEntry]:
         """Yield all entries, in order: every row of the table."""
         for row in self._rows(f"{self._read_all if proofs else self._read} ORDER BY entry"):
             yield _read_row(row)
 
-    def entries_after(self, number: int) -> Iterator[Numbered]:
+    def entries_after(self, number: int) -> Iterator[NumberedEntry]:
         """Yield the entries after a number, in order."""
         for row in self._rows(f"{self._read} WHERE entry > ? ORDER BY entry", number):
             yield _read_row(row)
 
-    def newest_first(self, before: int | None = None) -> Iterator[Numbered]:
+    def newest_first(self, before: int | None = None) -> Iterator[NumberedEntry]:
         """Yield all entries in reverse order, or those with a smaller number than `before`."""
         condition, values = ("", ()) if before is None else ("WHERE entry < ?", (before,))
         for row in self._rows(f"{self._read} {condition} ORDER BY entry DESC", *values):
             yield _read_row(row)
 
-    def open_calls(self) -> Iterator[Numbered]:
+    def open_calls(self) -> Iterator[NumberedEntry]:
         """Yield the decisions on open calls."""
         for row in self._rows(f"{self._read} {_IS_OPEN} ORDER BY entry"):
             yield _read_row(row)
@@ -212,7 +212,7 @@ class LogFile(LogReader):
         for call, writer, *row in self._rows(self._open_rows, most):
             yield open_call(call, writer, partial(_read_row, tuple(row)))
 
-    def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
+    def holding(self, text: str, since: Bookmark | None = None) -> Iterator[NumberedEntry]:
         """Yield the entries that contain a text, newest first. With `since`, yield those from there on, in order."""
         part = text.encode("utf-8", "surrogatepass")
         if since is None:
@@ -224,7 +224,7 @@ class LogFile(LogReader):
             for row in self._rows(f"{query} {order}", part, first, last):
                 yield _read_row(row)
 
-    def of_calls(self, prefix: str) -> Iterator[Numbered]:
+    def of_calls(self, prefix: str) -> Iterator[NumberedEntry]:
         """Yield the records of calls whose ids begin with this prefix, with one index lookup for each run of entries. A
         file of an older accredit lacks the index until a gateway opens it: there the log is scanned, newest first."""
         if not self._has_calls:
@@ -233,12 +233,12 @@ class LogFile(LogReader):
         for row in self._rows(f"{self._read_all} {OF_CALLS}", *key_range(prefix)):
             yield _read_row(row)
 
-    def summaries(self) -> Iterator[Numbered]:
+    def summaries(self) -> Iterator[NumberedEntry]:
         """Yield checkpoints and notes of pruning, in order."""
         for row in self._rows(f"{self._read} WHERE ml_dsa_65 IS NOT NULL ORDER BY entry"):
             yield _read_row(row)
 
-    def latest_checkpoints(self) -> Iterator[Numbered]:
+    def latest_checkpoints(self) -> Iterator[NumberedEntry]:
         """Yield the latest checkpoint of each chain that has one, found by a scan from the newest entry."""
         missing = {name for (name,) in self._rows("SELECT name FROM log_writers WHERE checkpointed <> 0")}
         query = f"{self._read} WHERE ml_dsa_65 IS NOT NULL AND entry BETWEEN ? AND ? ORDER BY entry DESC"
@@ -287,7 +287,7 @@ class LogFile(LogReader):
             raise AttestationError(f"the file is damaged: {error}") from None
 
 
-def _read_row(row: tuple[Any, ...]) -> Numbered:
+def _read_row(row: tuple[Any, ...]) -> NumberedEntry:
     entry, writer, number, key_id, payload, ed25519, ml_dsa_65, digest, members, *proof = row
     if not isinstance(entry, int):
         raise AttestationError(_NO_NUMBER)
@@ -299,4 +299,4 @@ def _read_row(row: tuple[Any, ...]) -> Numbered:
         raise AttestationError(NO_PLACE)
     if not isinstance(digest, bytes) or len(digest) != 32 or (key_id, ed25519, ml_dsa_65, members) != (None,) * 4:
         raise damage_error(f"{writer}/{number}")
-    return Numbered(entry, Digest(writer, number, digest))
+    return NumberedEntry(entry, Digest(writer, number, digest))

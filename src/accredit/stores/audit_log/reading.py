@@ -50,7 +50,7 @@ class LogAway(StoreUnavailable):
     """The log is missing, or does not answer, and may be back later."""
 
 
-class Numbered(NamedTuple):
+class NumberedEntry(NamedTuple):
     """An entry of the log, with a number for people: later entries have greater numbers. The digest of a pruned record
     may have 0. `proof` is the packed proof kept with the entry, if requested; it is b"" if the stored value can't be
     valid."""
@@ -69,9 +69,9 @@ class Numbered(NamedTuple):
         return statement.predicate if statement and isinstance(statement.predicate, CallRecord) else None
 
 
-class Kept(NamedTuple):
-    """An entry, with the evidence that is kept for it: the proof (as in `Numbered`), and the text of the certificate
-    chain that its record names."""
+class EntryWithEvidence(NamedTuple):
+    """An entry, with the evidence that is kept for it: the proof (as in `NumberedEntry`), and the text of the
+    certificate chain that its record names."""
 
     entry: Entry | bytes
     proof: bytes | None = None
@@ -126,11 +126,11 @@ class LogReader(ABC):
         """Return the head of each writer's chain, as the store knows it."""
 
     @abstractmethod
-    def entries(self, *, proofs: bool = False) -> Iterator[Numbered]:
+    def entries(self, *, proofs: bool = False) -> Iterator[NumberedEntry]:
         """Yield all entries, those of each chain in order, with their proofs if `proofs`."""
 
     @abstractmethod
-    def newest_first(self, before: int | None = None) -> Iterator[Numbered]:
+    def newest_first(self, before: int | None = None) -> Iterator[NumberedEntry]:
         """Yield all records, and maybe other entries, newest first: an outcome comes before its decision. With
         `before`, yield only those with a smaller number."""
 
@@ -139,12 +139,12 @@ class LogReader(ABC):
         """Return the log's current end, for `after`."""
 
     @abstractmethod
-    def after(self, position: object) -> Iterator[Numbered] | None:
+    def after(self, position: object) -> Iterator[NumberedEntry] | None:
         """Yield, in order, the records added after a position, and maybe other entries. Return None if the position is
         not one of this log."""
 
     @abstractmethod
-    def open_calls(self) -> Iterator[Numbered]:
+    def open_calls(self) -> Iterator[NumberedEntry]:
         """Yield the decisions on open calls."""
 
     @abstractmethod
@@ -153,29 +153,29 @@ class LogReader(ABC):
         decision are included."""
 
     @abstractmethod
-    def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
+    def holding(self, text: str, since: Bookmark | None = None) -> Iterator[NumberedEntry]:
         """Yield the entries that contain a text, such as a part of a call's id, newest first. With `since`, yield the
         record at that position and later ones, in order; later ones of other chains may be left out."""
 
     @abstractmethod
-    def of_calls(self, prefix: str) -> Iterator[Numbered]:
+    def of_calls(self, prefix: str) -> Iterator[NumberedEntry]:
         """Yield the records of calls whose ids begin with this prefix, and maybe others, in any order, with their
         proofs. They are found by an index, not by a scan."""
 
     @abstractmethod
-    def summaries(self) -> Iterator[Numbered]:
+    def summaries(self) -> Iterator[NumberedEntry]:
         """Yield checkpoints and notes of pruning, those of each chain in order."""
 
-    def latest_checkpoints(self) -> Iterable[Numbered]:
+    def latest_checkpoints(self) -> Iterable[NumberedEntry]:
         """Return the latest checkpoint of each chain that has one."""
-        latest: dict[str, Numbered] = {}
+        latest: dict[str, NumberedEntry] = {}
         for each in self.summaries():
             said = each.statement()
             if said and isinstance(said.predicate, Checkpoint):
                 latest[said.predicate.writer] = each
         return latest.values()
 
-    def covering(self, writer: str, sequence: int) -> Numbered | None:
+    def covering(self, writer: str, sequence: int) -> NumberedEntry | None:
         """Return the first checkpoint that covers a writer's record, or None."""
         for each in self.summaries():
             said = each.statement()
@@ -194,7 +194,7 @@ class LogReader(ABC):
         """Return about how many entries were not sent to a sink."""
 
     @abstractmethod
-    def unsent(self, sink: str) -> Numbered | None:
+    def unsent(self, sink: str) -> NumberedEntry | None:
         """Return the first unsent entry of some chain (not sent to this sink), or None if all entries were sent."""
 
     @abstractmethod
@@ -238,7 +238,7 @@ class LogReader(ABC):
                 return each.proof
         return None
 
-    def _with_chains(self, entries: Iterable[Numbered]) -> Iterator[Kept]:
+    def _with_chains(self, entries: Iterable[NumberedEntry]) -> Iterator[EntryWithEvidence]:
         """Yield entries, each with the chain that its record names, if it is there and can be read."""
         known = RecentlyUsed[str, bytes](MAX_RECORDED_CHAINS)
         for each in entries:
@@ -249,13 +249,13 @@ class LogReader(ABC):
                     chain = self.certificates(sha256)
                 if chain is not None:
                     known.put(sha256, chain)
-            yield Kept(each.entry, each.proof, chain)
+            yield EntryWithEvidence(each.entry, each.proof, chain)
 
     def verify(
         self,
         keys: Iterable[LogKey | RecordKey],
         kept: Sequence[Envelope | Head] = (),
-        watch: Callable[[Iterator[Numbered]], Iterable[Numbered]] = iter,
+        watch: Callable[[Iterator[NumberedEntry]], Iterable[NumberedEntry]] = iter,
         examiner: Examiner | None = None,
         marks: Marks | None = None,
         *,
@@ -334,7 +334,7 @@ def certificates_in(value: object) -> bytes:
 def read_entry(
     order: int, writer: object, number: object, key_id: object, payload: object, ed25519: object, ml_dsa_65: object,
     members: object, proof: object = None, kind: str = "",
-) -> Numbered:  # fmt: skip
+) -> NumberedEntry:  # fmt: skip
     """Return the entry in a row. `kind` is the entry's kind according to the store. Raises `AttestationError`."""
     if not isinstance(writer, str) or not isinstance(number, int):
         raise AttestationError(NO_PLACE)
@@ -346,10 +346,10 @@ def read_entry(
         raise damage_error(place)
     second = () if ml_dsa_65 is None else (Signature((key_id or "") + ML_DSA_65_SUFFIX, ml_dsa_65),)
     kept = proof if isinstance(proof, bytes | None) else b""
-    return Numbered(order, Stored(Envelope(payload, (first, *second)), place, kind), kept)
+    return NumberedEntry(order, Stored(Envelope(payload, (first, *second)), place, kind), kept)
 
 
-def open_call(call: object, writer: object, read: Callable[[], Numbered]) -> OpenCall:
+def open_call(call: object, writer: object, read: Callable[[], NumberedEntry]) -> OpenCall:
     """Return a row of the list of open calls. `writer` is the name of the writer that must close the call, if that has
     not ended. `read` returns the entry of the call's decision, or raises `AttestationError`."""
     try:

@@ -15,7 +15,7 @@ from accredit.attest import LogKey
 from accredit.attest.statements import clip_text
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log.author import Author
-from accredit.stores.audit_log.tables import LogTables, Others
+from accredit.stores.audit_log.tables import LogTables, OpenWriters
 from accredit.stores.audit_log.transactions import Chain, Claimed, Closed, Event, Signed
 from accredit.stores.audit_log.writer_locks import SessionLock, WriterLock, acquire_in_thread
 from accredit.stores.postgres.address import DatabaseAddress
@@ -150,20 +150,20 @@ class Begin(_OfWriter, frozen=True):
         await tables.add_writer(self.writer)
 
 
-class Look(_OfWriter, frozen=True):
+class Heartbeat(_OfWriter, frozen=True):
     """Report that this writer lives, and look for others that may have died. Those in `left`, which were left open
     before, are not examined again."""
 
-    ANSWER: ClassVar[Any] = Others
+    ANSWER: ClassVar[Any] = OpenWriters
 
     left: list[str] = []
 
-    async def run(self, tables: LogTables, author: Author) -> Others:
+    async def run(self, tables: LogTables, author: Author) -> OpenWriters:
         """Return the names of the others."""
         return await tables.find_others(self.writer, self.left)
 
 
-class Touch(_OfWriter, frozen=True):
+class CheckWritable(_OfWriter, frozen=True):
     """Test whether anything can be written to the log."""
 
     ANSWER: ClassVar[Any] = None
@@ -173,7 +173,7 @@ class Touch(_OfWriter, frozen=True):
         await tables.touch(self.writer)
 
 
-class Turn(_OfWriter, frozen=True):
+class AppendEvents(_OfWriter, frozen=True):
     """Append events, each from `encode_for_turn`. Events that are appended together are a turn; turns are numbered from
     1. A turn that was written before is skipped. If it was first sent to another writer's chain (`elsewhere`), that
     chain is searched as well."""
@@ -245,12 +245,12 @@ class End(_OfWriter, frozen=True):
         return await tables.end(self.chain)
 
 
-AnyRequest = Begin | Look | Touch | Turn | Claim | CloseCalls | Sign | End
+AnyRequest = Begin | Heartbeat | CheckWritable | AppendEvents | Claim | CloseCalls | Sign | End
 
 
 def encode_for_turn(event: Event) -> Raw:
-    """Encode an event for `Turn`. Raises `AttestationError` for a text that no record can hold (a lone surrogate), and
-    for a record of more than `MAX_RECORD_BYTES`."""
+    """Encode an event for `AppendEvents`. Raises `AttestationError` for a text that no record can hold (a lone
+    surrogate), and for a record of more than `MAX_RECORD_BYTES`."""
     try:
         record = _encode_event(event)
     except UnicodeEncodeError:

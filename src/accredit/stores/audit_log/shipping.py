@@ -64,7 +64,7 @@ class Sink(ABC):
         """Release the sink."""
 
 
-class Filling:
+class BatchBuilder:
     """A batch's entries while it is filled."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Filling:
         self._bytes += len(envelope.payload)
 
 
-def readable(entries: Iterable[Any], filling: Filling) -> Iterable[Any]:
+def readable(entries: Iterable[Any], filling: BatchBuilder) -> Iterable[Any]:
     """Yield entries up to the first damaged one. Its error is raised only if the batch is still empty: otherwise the
     entries before it are sent first, and the next batch raises it."""
     try:

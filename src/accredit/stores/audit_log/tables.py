@@ -100,7 +100,7 @@ class OpenCall(NamedTuple):
     is_left: bool = False
 
 
-class Others(NamedTuple):
+class OpenWriters(NamedTuple):
     """Writers that have not ended. `found` are those that may have died. `still` are those that were left open before
     and have not ended yet. `odd` is how many have invalid names."""
 
@@ -121,7 +121,7 @@ class LogTables(Protocol):
         """Add a writer, unless it exists."""
         ...
 
-    async def find_others(self, name: str, left: Sequence[str]) -> Others:
+    async def find_others(self, name: str, left: Sequence[str]) -> OpenWriters:
         """Record that this writer is alive. Return the other writers that may have died before they ended their chains.
 
         `left` names those whose chains were left open before: they are not judged again, and other gateways may close

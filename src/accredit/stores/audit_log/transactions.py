@@ -22,7 +22,7 @@ from accredit.attest.statements import WRITTEN
 from accredit.errors import AttestationError
 from accredit.limits import RECORDS_OF_A_CALL
 from accredit.stores.audit_log.appender import ChainAppender
-from accredit.stores.audit_log.author import Author, Proved, check_end, read_phases
+from accredit.stores.audit_log.author import Author, ProvenEnd, check_end, read_phases
 from accredit.stores.audit_log.tables import ChainChange, ChainEnded, ChainTaken, LogTables, OpenCall
 
 CLOSED_AT_ONCE = 16
@@ -175,7 +175,7 @@ class Chain(NamedTuple):
                 judged[call] = "more records name it than a call has"
         return judged
 
-    async def _end(self, tables: LogTables) -> Proved:
+    async def _end(self, tables: LogTables) -> ProvenEnd:
         """Return the end of the writer's own chain."""
         end = await tables.end_of(self.name)
         if end.over:

@@ -19,7 +19,7 @@ from typing import Any, Self, cast
 from accredit.attest import Digest, Entry, Envelope, Examined, LogKey, RecordKey, Stored, examine
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log.proving import Judge
-from accredit.stores.audit_log.reading import Kept
+from accredit.stores.audit_log.reading import EntryWithEvidence
 
 MAX_VERIFIERS = 16
 """The most processes that verify a log together: the one process that reads can't keep more of them busy."""
@@ -27,7 +27,7 @@ VERIFIED_ENTRIES, VERIFIED_BYTES = 128, 1_048_576
 """How many entries of a log are in one batch (10 ms of work), and after how many bytes a batch with fewer is full."""
 
 
-_Entry = Entry | Envelope | Kept | bytes | str
+_Entry = Entry | Envelope | EntryWithEvidence | bytes | str
 _Examine = Callable[[Any], Examined | Digest]
 
 
@@ -117,7 +117,7 @@ def _batches(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:
 
 
 def _size(entry: _Entry) -> int:
-    if isinstance(entry, Kept):
+    if isinstance(entry, EntryWithEvidence):
         return _size(entry.entry) + len(entry.proof or b"") + len(entry.certificates or b"")
     if isinstance(entry, Stored):
         entry = entry.envelope

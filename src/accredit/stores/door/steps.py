@@ -37,7 +37,7 @@ from accredit.stores.door.rows import (
     person_key,
     place_of,
 )
-from accredit.stores.runners import Runner, Stepped, Steps, reads, writes
+from accredit.stores.runners import Runner, SteppedStore, Steps, reads, writes
 
 MAX_REGISTERED_CLIENTS = 10_000
 """The most registered clients that are kept without anybody's consent: at up to 16 KiB each, 160 MB. Strangers can
@@ -96,7 +96,7 @@ _STRANGERS, _CONSENTED = bytes(32), b"\1" * 32
 """The parents of clients' rows: of those that only registered, and of those to which somebody has consented."""
 
 
-class Door(Stepped):
+class Door(SteppedStore):
     """A `DoorStore`, sealed with the keys of `ring`."""
 
     def __init__(self, ring: KeyRing, runner: Runner | None = None) -> None:

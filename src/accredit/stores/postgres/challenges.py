@@ -23,7 +23,7 @@ from accredit.stores.rules import judge
 Verdict = Spending | AccreditError
 
 
-class Presented(NamedTuple):
+class PresentedChallenge(NamedTuple):
     """A challenge that was presented, to be spent. `ours` is its content if it was issued here. `issued` says that only
     a challenge issued here is accepted."""
 
@@ -67,7 +67,7 @@ async def find_spent(connection: Connection, challenges: Sequence[bytes]) -> set
 
 
 async def spend(
-    connection: Connection, statement: str, presented: Sequence[Presented], room: RowCount
+    connection: Connection, statement: str, presented: Sequence[PresentedChallenge], room: RowCount
 ) -> Sequence[Verdict]:
     """Spend the valid challenges, and return the verdicts."""
     spenders: dict[bytes, int] = {}
@@ -90,12 +90,12 @@ async def spend(
     ]
 
 
-def _each(presented: Sequence[Presented]) -> list[tuple[bytes, Presented]]:
+def _each(presented: Sequence[PresentedChallenge]) -> list[tuple[bytes, PresentedChallenge]]:
     """Return each distinct challenge once, with its first presentation."""
     return list({each.challenge: each for each in reversed(presented)}.items())
 
 
-def _verdict(each: Presented, found: _Found, place: int, spender: int | None, within: set[int]) -> Verdict:
+def _verdict(each: PresentedChallenge, found: _Found, place: int, spender: int | None, within: set[int]) -> Verdict:
     """Return the verdict on one presentation, at `place` in its batch. `spender` is the place of the presentation that
     was to spend the same challenge, and `within` are the places of those for which the table had room."""
     if spender is None or place < spender:  # it is not valid for this one
@@ -107,7 +107,7 @@ def _verdict(each: Presented, found: _Found, place: int, spender: int | None, wi
     return Spending.FIRST if found.written and place == spender else Spending.SPENT
 
 
-def is_presented_late(each: Presented, found: _Found) -> bool:
+def is_presented_late(each: PresentedChallenge, found: _Found) -> bool:
     """Return whether a challenge ends so early that its row may have been deleted already. Then it may have been
     spent."""
     return each.keep_until <= found.bound

@@ -25,7 +25,7 @@ from accredit.stores.audit_log.reading import (
     NO_PLACE,
     Bookmark,
     LogReader,
-    Numbered,
+    NumberedEntry,
     certificates_in,
     damage_error,
     head_in,
@@ -119,7 +119,7 @@ class _Ordered(NamedTuple):
     with one number."""
 
     place: tuple[int, int, int]
-    entry: Numbered | AttestationError
+    entry: NumberedEntry | AttestationError
 
 
 class Shipped(NamedTuple):
@@ -138,12 +138,12 @@ class Shipped(NamedTuple):
         return self if self.record <= self.records else self._replace(record=0, checkpoint=0)
 
 
-class Placed(NamedTuple):
+class ChainEntry(NamedTuple):
     """An entry of a chain, with its sort key there."""
 
     number: int
     rank: int
-    entry: Numbered
+    entry: NumberedEntry
 
     @property
     def is_checkpoint(self) -> bool:
@@ -192,32 +192,32 @@ class LogDatabase(LogReader):
         """Return the head of each writer's chain."""
         return [head_in(name, records, head) for _, name, records, head in self._snapshot.rows(_WRITERS) if records]
 
-    def entries(self, *, proofs: bool = False) -> Iterator[Numbered]:
+    def entries(self, *, proofs: bool = False) -> Iterator[NumberedEntry]:
         """Yield all entries, chain by chain."""
         for row in self._snapshot.fetch(_OF_NO_KIND):
             yield self._numbered(row)
         read = _READ_ALL if proofs else _READ
         yield from _in_order(self._digests(), *(self._of_kind(kind, read) for kind in _KINDS))
 
-    def summaries(self) -> Iterator[Numbered]:
+    def summaries(self) -> Iterator[NumberedEntry]:
         """Yield checkpoints and notes of pruning, chain by chain."""
         return _in_order(self._of_kind(CHECKPOINT), self._of_kind(NOTE))
 
-    def latest_checkpoints(self) -> Iterator[Numbered]:
+    def latest_checkpoints(self) -> Iterator[NumberedEntry]:
         """Yield the latest checkpoint of each chain that has one."""
         return map(self._numbered, self._snapshot.rows(_LATEST))
 
-    def covering(self, writer: str, sequence: int) -> Numbered | None:
+    def covering(self, writer: str, sequence: int) -> NumberedEntry | None:
         """Return the first checkpoint that counts a writer's record, or None."""
         return next(map(self._numbered, self._snapshot.fetch(_COVERING, writer, sequence)), None)
 
-    def newest_first(self, before: int | None = None) -> Iterator[Numbered]:
+    def newest_first(self, before: int | None = None) -> Iterator[NumberedEntry]:
         """Yield all records, newest first, day by day. Those with the number `before` or a greater one are read, but
         not yielded."""
         every = self._newest_first()
         return every if before is None else filter(lambda each: each.number < before, every)
 
-    def _newest_first(self) -> Iterator[Numbered]:
+    def _newest_first(self) -> Iterator[NumberedEntry]:
         for day in self._days():
             writers = [writer for (writer,) in self._snapshot.rows(_WRITERS_OF, day)]
             at_a_time = max(1, LOG_ROWS // max(1, len(writers)))
@@ -227,7 +227,7 @@ class LogDatabase(LogReader):
         """Return each writer's number of records."""
         return {writer: records for writer, _, records, _ in self._snapshot.rows(_WRITERS) if records}
 
-    def after(self, position: object) -> Iterator[Numbered] | None:
+    def after(self, position: object) -> Iterator[NumberedEntry] | None:
         """Yield the records added after a position. Return None if one of its writers is gone, or has fewer records
         than then."""
         known, now = cast("dict[int, int]", position), cast("dict[int, int]", self.position())
@@ -241,7 +241,7 @@ class LogDatabase(LogReader):
         """Return the chains with entries that were not sent to a sink yet, each with the sink's position."""
         return [Shipped(*row) for row in self._snapshot.fetch(_SHIPPED, sink)]
 
-    def of_chain(self, chain: Shipped, limit: int) -> list[Iterator[Placed]]:
+    def of_chain(self, chain: Shipped, limit: int) -> list[Iterator[ChainEntry]]:
         """Return iterators over the unsent part of a chain: one for each kind of entry, each in order, and of at most
         `limit` entries."""
         after = {RECORD: chain.record, NOTE: chain.record, CHECKPOINT: chain.checkpoint}
@@ -255,17 +255,17 @@ class LogDatabase(LogReader):
         """Return how many records were not sent to a sink."""
         return sum(chain.records - chain.from_where().record for chain in self.shipped(sink))
 
-    def unsent(self, sink: str) -> Numbered | None:
+    def unsent(self, sink: str) -> NumberedEntry | None:
         """Return an entry that was not sent to a sink: the oldest of the chains' first unsent ones. None if all were
         sent."""
         lacking = (next(heapq.merge(*self.of_chain(chain.from_where(), 1)), None) for chain in self.shipped(sink))
         return min((each.entry for each in lacking if each is not None), key=lambda each: each.number, default=None)
 
-    def _placed(self, writer: int, kind: int, after: int, limit: int) -> Iterator[Placed]:
+    def _placed(self, writer: int, kind: int, after: int, limit: int) -> Iterator[ChainEntry]:
         for row in self._snapshot.rows(_OF_CHAIN.format(kind), writer, after, limit):
-            yield Placed(row[4], _IN_ORDER[kind], self._numbered(row))
+            yield ChainEntry(row[4], _IN_ORDER[kind], self._numbered(row))
 
-    def open_calls(self) -> Iterator[Numbered]:
+    def open_calls(self) -> Iterator[NumberedEntry]:
         """Yield the decisions on open calls."""
         return map(self._numbered, self._snapshot.rows(_OPEN))
 
@@ -274,7 +274,7 @@ class LogDatabase(LogReader):
         for *row, call, writer in self._snapshot.rows(_OPEN_ROWS, most):
             yield open_call(call, writer, partial(self._numbered, tuple(row)))
 
-    def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
+    def holding(self, text: str, since: Bookmark | None = None) -> Iterator[NumberedEntry]:
         """Yield the entries that contain a text, day by day. With `since`, yield those of its writer from there on."""
         part = text.encode("utf-8", "surrogatepass")
         if since is not None:
@@ -291,7 +291,7 @@ class LogDatabase(LogReader):
         """Return the days that have a table, the latest first."""
         return sorted((day for (day,) in self._snapshot.rows(DAYS)), reverse=True)
 
-    def of_calls(self, prefix: str) -> Iterator[Numbered]:
+    def of_calls(self, prefix: str) -> Iterator[NumberedEntry]:
         """Yield the records of calls whose ids begin with this prefix, with one lookup in each day's index."""
         return map(self._numbered, self._snapshot.rows(_OF_CALLS.format(_READ_ALL), *key_range(prefix)))
 
@@ -330,14 +330,16 @@ class LogDatabase(LogReader):
                 continue
             for place in range(len(digests) // 32):
                 digest = Digest(name, first + place, digests[32 * place : 32 * (place + 1)])
-                yield _Ordered((writer, first + place, 0), Numbered(0, digest))
+                yield _Ordered((writer, first + place, 0), NumberedEntry(0, digest))
 
-    def _merged(self, queries: list[tuple[Any, ...]], at_a_time: int, *, reverse: bool = False) -> Iterator[Numbered]:
+    def _merged(
+        self, queries: list[tuple[Any, ...]], at_a_time: int, *, reverse: bool = False
+    ) -> Iterator[NumberedEntry]:
         """Yield records of several chains in the order in which they came; with `reverse`, the newest first."""
         each = [map(self._numbered, self._snapshot.rows(*query, at_a_time=at_a_time)) for query in queries]
         return heapq.merge(*each, key=_order, reverse=reverse)
 
-    def _numbered(self, row: Row) -> Numbered:
+    def _numbered(self, row: Row) -> NumberedEntry:
         entry, day, writer, kind, number, key, payload, ed25519, ml_dsa_65, members, *proof = row
         if not isinstance(entry, int):
             raise AttestationError(NO_PLACE)
@@ -355,7 +357,7 @@ class LogDatabase(LogReader):
         raise damage_error(f"{self._names.get(writer)}/{number}")
 
 
-def _in_order(*sorted_entries: Iterator[_Ordered]) -> Iterator[Numbered]:
+def _in_order(*sorted_entries: Iterator[_Ordered]) -> Iterator[NumberedEntry]:
     for _, entry in heapq.merge(*sorted_entries, key=_place):
         if isinstance(entry, AttestationError):
             raise entry
@@ -366,5 +368,5 @@ def _place(ordered: _Ordered) -> tuple[int, int, int]:
     return ordered.place
 
 
-def _order(entry: Numbered) -> int:
+def _order(entry: NumberedEntry) -> int:
     return entry.number

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from accredit.attest import Stored
 from accredit.errors import StoreUnavailable
-from accredit.stores.audit_log.shipping import SINK_BATCH, Batch, Filling, Sink, is_followed, readable
+from accredit.stores.audit_log.shipping import SINK_BATCH, Batch, BatchBuilder, Sink, is_followed, readable
 from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.log_reader import LogDatabase, Shipped
@@ -67,7 +67,7 @@ class DatabaseSink(Sink):
             raise StoreUnavailable(f"sink {self._name} is followed by another process meanwhile")
         try:
             self._log.renew()
-            filling, moved, notes = Filling(), list[_To](), list[str]()
+            filling, moved, notes = BatchBuilder(), list[_To](), list[str]()
             for chain in sorted(
                 self._log.shipped(self._name), key=lambda each: (each.writer <= self._last, each.writer)
             ):
@@ -82,7 +82,7 @@ class DatabaseSink(Sink):
         finally:
             self._log.release()
 
-    def _fill(self, chain: Shipped, filling: Filling) -> _To:
+    def _fill(self, chain: Shipped, filling: BatchBuilder) -> _To:
         """Add a chain's unsent entries to a batch. Return the position after them."""
         record, checkpoint = chain.record, chain.checkpoint
         found = self._log.of_chain(chain, SINK_BATCH + 1)

@@ -34,7 +34,7 @@ from accredit.stores.audit_log.tables import (
     ChainMoved,
     NewEntry,
     OpenCall,
-    Others,
+    OpenWriters,
     limit_payloads,
 )
 from accredit.stores.postgres.driver import Connection, DatabaseFailed, Row
@@ -151,7 +151,7 @@ class DatabaseTables:
             self._locked.add(name)
         return True
 
-    async def find_others(self, name: str, left: Sequence[str]) -> Others:
+    async def find_others(self, name: str, left: Sequence[str]) -> OpenWriters:
         """Return the dead writers ([dead-writers]), with their locks held, so that no other process takes them."""
         if not await self.connection.fetch(_BEAT, name):
             await self._check_not_over(name)
@@ -160,9 +160,9 @@ class DatabaseTables:
             await self._unlock(other)
         still = [row[0] for row in await self.connection.fetch(_STILL, left)] if left else []
         if monotonic() - self._since < self._place.silent_seconds:
-            return Others([], still)
+            return OpenWriters([], still)
         ((odd,),) = await self.connection.fetch(_ODD)
-        return Others(await self._dead(name, left), still, odd)
+        return OpenWriters(await self._dead(name, left), still, odd)
 
     async def _dead(self, name: str, left: Sequence[str]) -> list[str]:
         silence = self._place.silent_seconds

@@ -16,7 +16,7 @@ from accredit.ratify.challenges import IssuedChallenge
 from accredit.stores.minted import RANDOM_BYTES, mint_challenge, read
 from accredit.stores.postgres import challenges, uses
 from accredit.stores.postgres.address import DatabaseAddress
-from accredit.stores.postgres.challenges import Presented
+from accredit.stores.postgres.challenges import PresentedChallenge
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.forgetting import CLOCK, RowCount, sweeping
 from accredit.stores.postgres.schema import behind
@@ -140,10 +140,10 @@ class PostgresStore:
             await self._marks.count(connection)
         return most == STORE_SWEEP_ROWS
 
-    def _presented(self, asked: _Asked) -> Presented:
+    def _presented(self, asked: _Asked) -> PresentedChallenge:
         ours = read(self._key, asked.challenge, asked.request_hash)
         keep_until = max(asked.keep_until, ours.expires_at) if ours else asked.keep_until
-        return Presented(asked.challenge, asked.owner, ours, asked.issued, keep_until, asked.now)
+        return PresentedChallenge(asked.challenge, asked.owner, ours, asked.issued, keep_until, asked.now)
 
     async def _look(self, connection: Connection, asked: Sequence[_Asked]) -> Sequence[Spending]:
         spent = await challenges.find_spent(connection, [each.challenge for each in asked])

@@ -16,7 +16,7 @@ from accredit.ports import RateLimit
 from accredit.stores import rules
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.forgetting import RowCount, forgotten_end
-from accredit.stores.rules import Series, Taking, UseMark, mark, strictest
+from accredit.stores.rules import Series, UseMark, WindowUse, mark, strictest
 
 _LOCK = """
 INSERT INTO use_series SELECT cert, window_s, 0, -1, 0 FROM unnest($1::bytea[], $2::bigint[]) AS t (cert, window_s)
@@ -152,7 +152,7 @@ async def use(connection: Connection, asked: Sequence[Use], room: RowCount) -> S
 
 
 def _judge_takings(
-    takings: dict[_Key, Taking],
+    takings: dict[_Key, WindowUse],
     now: int,
     tallies: dict[_Key, _Tally],
     first: dict[_Window, int | None],

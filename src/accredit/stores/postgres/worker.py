@@ -59,7 +59,7 @@ class Batch(NamedTuple, Generic[Q, A]):
     repeatable: bool
 
 
-class Tend(Protocol):
+class Maintenance(Protocol):
     """Maintains a store's tables."""
 
     async def __call__(self, connection: Connection, *, is_checked: bool) -> bool:
@@ -78,7 +78,7 @@ class Worker:
     """Asks the database. `tend` is run on each new connection, and once a second while the connection is in use (sooner
     if it has more to do)."""
 
-    def __init__(self, database: DatabaseAddress, tend: Tend | None = None) -> None:
+    def __init__(self, database: DatabaseAddress, tend: Maintenance | None = None) -> None:
         self._database = database
         self._tend = tend
         self._waiting: deque[_Waiting] = deque()

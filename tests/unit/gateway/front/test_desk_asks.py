@@ -16,7 +16,7 @@ from accredit.consent.desk_requests import MAX_DESK_REQUEST_BYTES, DeskRequest
 from accredit.errors import AskGone, RequestError
 from accredit.gateway.front import desk_asks
 from accredit.gateway.front.desk_asks import DESK_CHECKS, MAX_WAITING_DESKS_OF_PERSON, DeskAsks
-from accredit.gateway.holding import Holding, OpenAsk
+from accredit.gateway.holding import HeldAsks, OpenAsk
 from accredit.keys import make_key
 from accredit.ports import Grant
 from accredit.ratify import DelegationCert
@@ -32,7 +32,7 @@ class World:
     """Gateways of one store, for two people."""
 
     def __init__(self) -> None:
-        self.holding = Holding(Asks(), KeyRing([bytes(32)]), clock=lambda: NOW)
+        self.holding = HeldAsks(Asks(), KeyRing([bytes(32)]), clock=lambda: NOW)
         self.store = MemoryStore()
         self.door = Door(KeyRing([bytes(32)]))
         self.desks = self.gateway()

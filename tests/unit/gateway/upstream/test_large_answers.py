@@ -16,7 +16,7 @@ from tests.world.running import RunningGateway
 
 from accredit.errors import AnswerError
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
-from accredit.gateway.room import Parts, Room
+from accredit.gateway.room import EqualShares, Room
 from accredit.gateway.upstream.http.encoding import Decoder, open_decoder
 from accredit.gateway.upstream.large_answers import MAX_ANSWERS_BYTES, LargeAnswers
 from accredit.jsonrpc.methods import Era
@@ -73,7 +73,7 @@ def settings(upstream: HttpUpstream = UPSTREAM) -> GatewaySettings:
 
 @pytest.mark.holds("gateway/upstream/large_answers", "small")
 async def test_what_is_not_large_takes_no_room__and_what_is_gives_all_back() -> None:
-    large = LargeAnswers(settings(), Parts())
+    large = LargeAnswers(settings(), EqualShares())
     held = large.of(Told().exchange)
     await held.grow(LARGE_ANSWER_BYTES)
     assert large.room.taken == 0
@@ -88,7 +88,7 @@ async def test_each_of_many_servers_has_room_for_two_of_the_largest(monkeypatch:
     monkeypatch.setattr("accredit.gateway.upstream.large_answers.MAX_ANSWERS_BYTES", MAX_ANSWERS_BYTES)
 
     for servers in (1, 2, 1_000):
-        large = LargeAnswers(settings(), Parts(servers))
+        large = LargeAnswers(settings(), EqualShares(servers))
         two = [large.of(Told().exchange) for _ in range(2)]
         for held in two:
             await held.grow(LIMIT)
@@ -98,7 +98,7 @@ async def test_each_of_many_servers_has_room_for_two_of_the_largest(monkeypatch:
 
 @pytest.mark.holds("gateway/upstream/large_answers", "copies")
 async def test_what_is_held_more_than_once_counts_as_often__and_takes_all_there_is_rather_than_wait_for_more() -> None:
-    large = LargeAnswers(settings(), Parts())
+    large = LargeAnswers(settings(), EqualShares())
     event, asked = large.of(Told().exchange, times=2), large.of(Told().exchange, times=3)
     await event.fit(2 * LARGE_ANSWER_BYTES)
     assert large.room.taken == 3 * LARGE_ANSWER_BYTES
@@ -357,7 +357,7 @@ async def test_a_bomb_takes_room_as_it_grows__and_gives_it_back_when_it_is_refus
 async def test_room_that_is_there_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.large_answers.BODY_ROOM_SECONDS", 30)
 
-    large = LargeAnswers(settings(), Parts())
+    large = LargeAnswers(settings(), EqualShares())
     most = 0
 
     async def answer() -> None:
@@ -373,7 +373,7 @@ async def test_room_that_is_there_is_waited_for(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_past_its_room_an_answer_is_refused_as_one_that_is_too_large() -> None:
-    large = LargeAnswers(settings(), Parts())
+    large = LargeAnswers(settings(), EqualShares())
     held = [large.of(Told().exchange) for _ in range(6)]
     with pytest.raises(AnswerError, match="too many large answers") as refused:
         await asyncio.gather(*(each.grow(LIMIT) for each in held))

@@ -14,7 +14,7 @@ from accredit.attest import Call, CallDecision, Outcome, RecordedParams, in_shor
 from accredit.errors import AttestationError
 from accredit.stores.audit_log.channel import (
     LENGTH,
-    Opening,
+    WriterSetup,
     decode_opening,
     decode_request,
     encode_answer,
@@ -23,15 +23,15 @@ from accredit.stores.audit_log.channel import (
 )
 from accredit.stores.audit_log.requests import (
     AnyRequest,
+    AppendEvents,
     Begin,
+    CheckWritable,
     CloseCalls,
     DatabaseLog,
     End,
     FileLog,
-    Look,
+    Heartbeat,
     Sign,
-    Touch,
-    Turn,
     encode_for_turn,
 )
 from accredit.stores.audit_log.transactions import Event
@@ -61,10 +61,10 @@ def body_of(frame: bytes) -> bytes:
 @pytest.mark.slow
 @given(st.lists(events(), max_size=4), st.integers(1, 2**40), st.floats(allow_nan=False))
 def test_a_turn_arrives_with_all_that_is_to_be_recorded(happened: list[Event], number: int, deadline: float) -> None:
-    frame = encode_request(Turn(WRITER, number, [encode_for_turn(event) for event in happened]), deadline)
+    frame = encode_request(AppendEvents(WRITER, number, [encode_for_turn(event) for event in happened]), deadline)
     request, until = decode_request(body_of(frame))
     assert until == deadline
-    assert isinstance(request, Turn)
+    assert isinstance(request, AppendEvents)
     assert (request.writer, request.number) == (WRITER, number)
     assert [msgspec.msgpack.decode(event, type=Event) for event in request.events] == happened
 
@@ -73,8 +73,8 @@ def test_a_turn_arrives_with_all_that_is_to_be_recorded(happened: list[Event], n
     "request_",
     [
         Begin(WRITER),
-        Look(WRITER, ["ab" * 16]),
-        Touch(WRITER),
+        Heartbeat(WRITER, ["ab" * 16]),
+        CheckWritable(WRITER),
         CloseCalls(WRITER, "cd" * 16, 7, "ef" * 32, "ab" * 16),
         Sign(WRITER, "cd" * 16, 7),
         End(WRITER, "cd" * 16),
@@ -124,7 +124,7 @@ def test_the_opening_arrives__and_does_not_show_the_key() -> None:
         FileLog(Path("/a/\udcff.db"), "NORMAL", "gateway", keys),
         DatabaseLog(database, "gateway", "host", 60.0, keys),
     ):
-        opening = Opening(place, signer.id, signer.ed25519, signer.ml_dsa_65)
+        opening = WriterSetup(place, signer.id, signer.ed25519, signer.ml_dsa_65)
         assert decode_opening(body_of(encode_opening(opening))) == opening
         assert repr(signer.ed25519)[2:-1] not in repr(opening)
     assert repr(signer.ed25519)[2:-1] not in repr(signer)

@@ -24,16 +24,16 @@ from accredit.attest import RecordSigner
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log import process as log_process
 from accredit.stores.audit_log import writer_main as log_writer
-from accredit.stores.audit_log.channel import LENGTH, NOT_OK, Opening, encode_opening, encode_request
+from accredit.stores.audit_log.channel import LENGTH, NOT_OK, WriterSetup, encode_opening, encode_request
 from accredit.stores.audit_log.channel import OK as DONE
 from accredit.stores.audit_log.process import LogProcess
-from accredit.stores.audit_log.requests import Begin, End, FileLog, Touch
+from accredit.stores.audit_log.requests import Begin, CheckWritable, End, FileLog
 from accredit.stores.audit_log.writer_locks import FileLock
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/audit_log/writer_main")]
 
 SIGNER, KEY = gateway()
-OPENING = Opening(FileLog(Path("/nowhere")), SIGNER.id, SIGNER.ed25519, SIGNER.ml_dsa_65)
+OPENING = WriterSetup(FileLog(Path("/nowhere")), SIGNER.id, SIGNER.ed25519, SIGNER.ml_dsa_65)
 WRITER = "ab" * 16
 
 
@@ -98,13 +98,13 @@ async def test_that_a_process_was_replaced_is_told(path: Path, monkeypatch: pyte
     os.kill(writing(), signal.SIGKILL)
     for _ in range(2):  # the first one may still be asked of the dead one
         with suppress(StoreUnavailable):
-            await process.run(Touch(WRITER))
+            await process.run(CheckWritable(WRITER))
     await process.run(End(WRITER, WRITER))
     os.kill(writing(), signal.SIGKILL)
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     for _ in range(3):
         with pytest.raises(StoreUnavailable):
-            await process.run(Touch(WRITER))
+            await process.run(CheckWritable(WRITER))
     await process.aclose()
     assert told == [-signal.SIGKILL] * 2  # once for each
 
@@ -175,7 +175,7 @@ def test_a_request_that_nobody_waits_for_any_more_is_not_done(tmp_path: Path) ->
     with ours:
         ours.sendall(encode_opening(replace(OPENING, place=FileLog(path, gateway=GATEWAY))))
         ours.sendall(encode_request(Begin(WRITER), time.monotonic() - 1))
-        ours.sendall(encode_request(Touch(WRITER), time.monotonic() + 60))
+        ours.sendall(encode_request(CheckWritable(WRITER), time.monotonic() + 60))
         ours.sendall(b"\xff\0")  # a frame that is cut off is no request
         ours.shutdown(socket.SHUT_WR)
         received = b"".join(iter(lambda: ours.recv(4096), b""))
@@ -248,7 +248,7 @@ async def test_no_descriptor_for_a_process_is_a_refusal(path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, hard))
     try:
         with pytest.raises(StoreUnavailable, match="Too many open files"):
-            await process.run(Touch(WRITER))
+            await process.run(CheckWritable(WRITER))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     await process.aclose()
@@ -266,12 +266,12 @@ async def test_a_log_that_was_closed_starts_no_process(path: Path) -> None:
     each = LogProcess(FileLog(path, gateway=GATEWAY), SIGNER)
     await each.aclose()
     with pytest.raises(StoreUnavailable, match="was closed"):
-        await each.run(Touch(WRITER))
+        await each.run(CheckWritable(WRITER))
     each = LogProcess(FileLog(path, gateway=GATEWAY), SIGNER)
     await each.run(Begin(WRITER))
     await each.aclose()
     with pytest.raises(StoreUnavailable, match="was closed"):
-        await each.run(Touch(WRITER))
+        await each.run(CheckWritable(WRITER))
 
 
 async def test_too_many_requests_at_once_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,10 +279,10 @@ async def test_too_many_requests_at_once_are_refused(path: Path, monkeypatch: py
     await each.run(Begin(WRITER))
     os.kill(writing(), signal.SIGSTOP)
     monkeypatch.setattr(log_process, "MAX_STORE_JOBS", 3)
-    asked = [asyncio.create_task(each.run(Touch(WRITER))) for _ in range(3)]
+    asked = [asyncio.create_task(each.run(CheckWritable(WRITER))) for _ in range(3)]
     await asyncio.sleep(0)
     with pytest.raises(StoreUnavailable, match="3 jobs are waiting"):
-        await each.run(Touch(WRITER))
+        await each.run(CheckWritable(WRITER))
     os.kill(writing(), signal.SIGCONT)
     await asyncio.gather(*asked)
     assert await each.run(End(WRITER, WRITER))

@@ -9,7 +9,7 @@ from tests.world.records import NOW_MS, Chained, decided, gateway
 from accredit.attest import Digest, Envelope, RecordKey, Signature, Stored, timestamp
 from accredit.errors import AttestationError
 from accredit.stores.audit_log.proven import Prover, is_decision_since
-from accredit.stores.audit_log.reading import Numbered
+from accredit.stores.audit_log.reading import NumberedEntry
 from accredit.stores.audit_log.verifying import Verifiers
 
 KEYS = [gateway()[1]]
@@ -17,8 +17,8 @@ WRITER = "0a" * 16
 pytestmark = pytest.mark.holds("stores/audit_log/proven", "signature", "unproven")
 
 
-def numbered(*entries: Stored | Digest) -> list[Numbered]:
-    return [Numbered(number, each) for number, each in enumerate(entries, 1)]
+def numbered(*entries: Stored | Digest) -> list[NumberedEntry]:
+    return [NumberedEntry(number, each) for number, each in enumerate(entries, 1)]
 
 
 def stored(chain: Chained) -> list[Stored]:
@@ -82,12 +82,12 @@ def test_without_keys_nothing_is_believed(good: list[Stored]) -> None:
 
 def test_a_digest_says_nothing_and_is_no_fault() -> None:
     prover = Prover(KEYS)
-    entry = Numbered(0, Digest(WRITER, 1, bytes(32)))
+    entry = NumberedEntry(0, Digest(WRITER, 1, bytes(32)))
     assert (list(prover.records([entry])), prover.fault(entry), prover.left.entries) == ([], None, 0)
 
 
 def test_damage_is_told_after_what_was_read_before_it(good: list[Stored]) -> None:
-    def damaged() -> Iterator[Numbered]:
+    def damaged() -> Iterator[NumberedEntry]:
         yield from numbered(*good)
         raise AttestationError("the file is damaged")
 

@@ -13,7 +13,16 @@ from tests.world.records import NOW_MS, OK, POLICY, decided, gateway
 from accredit.attest import CallDecision, Head
 from accredit.errors import StoreUnavailable
 from accredit.stores.audit_log.appender import CHECKPOINT_RECORDS
-from accredit.stores.audit_log.requests import Begin, CloseCalls, End, Look, Sign, Touch, Turn, encode_for_turn
+from accredit.stores.audit_log.requests import (
+    AppendEvents,
+    Begin,
+    CheckWritable,
+    CloseCalls,
+    End,
+    Heartbeat,
+    Sign,
+    encode_for_turn,
+)
 from accredit.stores.audit_log.tables import ChainEnded
 from accredit.stores.audit_log.transactions import NOT_OPEN, Closed, Event, Signed
 from accredit.stores.opening import PostgresDatabase
@@ -33,8 +42,8 @@ def writer(database: PostgresDatabase) -> DatabaseWriter:
     return DatabaseWriter(place_in(database), gateway()[0])
 
 
-def turn(number: int, *events: Event, name: str = ONE) -> Turn:
-    return Turn(name, number, [encode_for_turn(event) for event in events])
+def turn(number: int, *events: Event, name: str = ONE) -> AppendEvents:
+    return AppendEvents(name, number, [encode_for_turn(event) for event in events])
 
 
 def begun(*calls: CallDecision) -> list[Event]:
@@ -92,7 +101,7 @@ async def test_a_turn_that_was_written_before_waits_for_the_standby_like_any_oth
     monkeypatch.setattr(module, "STORE_WAIT_SECONDS", 0.3)
     server.set("synchronous_standby_names", "'nobody'")
     try:
-        for again in (asked, Touch(ONE)):
+        for again in (asked, CheckWritable(ONE)):
             with pytest.raises(StoreUnavailable):
                 await each.run(again)
     finally:
@@ -123,7 +132,13 @@ async def test_a_writer_that_was_ended_by_another_one_adds_nothing__also_not_on_
     assert await other.run(CloseCalls(OTHER, ONE, NOW_MS, POLICY)) == Closed(None)
     assert await other.run(Sign(OTHER, ONE, NOW_MS)) == Signed(Head(ONE, 1, (await head_of(server, database))))
     assert await other.run(End(OTHER, ONE))
-    for late in (turn(2, *ended(call)), turn(2, *begun(decided())), Touch(ONE), Look(ONE), Sign(ONE, ONE, NOW_MS)):
+    for late in (
+        turn(2, *ended(call)),
+        turn(2, *begun(decided())),
+        CheckWritable(ONE),
+        Heartbeat(ONE),
+        Sign(ONE, ONE, NOW_MS),
+    ):
         with pytest.raises(ChainEnded):
             await one.run(late)
     assert await other.run(turn(1, *ended(call), name=OTHER)) == [NOT_OPEN]
@@ -179,21 +194,21 @@ async def test_a_writer_is_dead_that_is_silent_and_holds_no_lock__not_one_of_whi
     await other.run(Begin(OTHER))
     server.run(silent, database=database.database)
     await asyncio.sleep(place_in(database).silent_seconds)  # it has to be connected as long
-    assert (await other.run(Look(OTHER))).found == []  # it is silent, and connected
-    assert (await one.run(Look(ONE))).found == []
+    assert (await other.run(Heartbeat(OTHER))).found == []  # it is silent, and connected
+    assert (await one.run(Heartbeat(ONE))).found == []
     await one.aclose()
     server.run(
         f"UPDATE log_writers SET beat = beat + interval '1 hour' WHERE name = '{ONE}'", database=database.database
     )
-    assert (await other.run(Look(OTHER))).found == []  # it is not connected, and was a moment ago
+    assert (await other.run(Heartbeat(OTHER))).found == []  # it is not connected, and was a moment ago
     server.run(silent, silent, database=database.database)
-    assert (await other.run(Look(OTHER))).found == [ONE]
+    assert (await other.run(Heartbeat(OTHER))).found == [ONE]
     third = writer(database)
     await third.run(Begin("ef" * 16))
     await asyncio.sleep(place_in(database).silent_seconds)
-    assert (await third.run(Look("ef" * 16))).found == []  # somebody is at it
+    assert (await third.run(Heartbeat("ef" * 16))).found == []  # somebody is at it
     assert await other.run(End(OTHER, ONE))
-    assert (await other.run(Look(OTHER))).found == []
+    assert (await other.run(Heartbeat(OTHER))).found == []
     await other.aclose()
     await third.aclose()
 

@@ -19,10 +19,10 @@ from msgspec.structs import replace
 from accredit.consent.asks import AskedGateway, Asker
 from accredit.consent.held import MAX_CLIENT_TOOLS, AskedTool, AskingClient, ClientAsk
 from accredit.errors import AskError, AskGone, AsksFull, UnusableAnswer
-from accredit.gateway.front.door.flows import Flow, Flows, Going, key_of
+from accredit.gateway.front.door.flows import Flow, Flows, SubmittedForm, key_of
 from accredit.gateway.front.door.pages import Page, begin_page, code_page, ended_page
 from accredit.gateway.front.door.requests import Wanted
-from accredit.gateway.holding import Holding
+from accredit.gateway.holding import HeldAsks
 from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.limits import ASK_SECONDS, MAX_AGENT_NAME_LENGTH_BYTES
 from accredit.oauth.answers import AUTHORIZE_PATH
@@ -35,7 +35,7 @@ _BUSY = "Too many connections are waiting for an answer. Try again in a few minu
 class DeskConsent:
     """Takes requests to people's desks. `browser` is the random value of a browser's cookie."""
 
-    def __init__(self, settings: OAuthSettings, holding: Holding, flows: Flows) -> None:
+    def __init__(self, settings: OAuthSettings, holding: HeldAsks, flows: Flows) -> None:
         self._settings = settings
         self._holding = holding
         self._flows = flows
@@ -48,7 +48,7 @@ class DeskConsent:
     async def check_again(self, login: Login) -> None:
         """Do nothing: what a person signed is valid until it expires or is revoked."""
 
-    async def go_on(self, going: Going, wanted: Wanted, browser: str) -> Page | str:
+    async def go_on(self, going: SubmittedForm, wanted: Wanted, browser: str) -> Page | str:
         """Handle the button that was pressed. Return the next page, or the client's URL to redirect to. Raises
         `StoreUnavailable`."""
         if going.do == "cancel":
@@ -59,7 +59,7 @@ class DeskConsent:
             return await self._confirm(going, wanted, browser)
         return ended_page("This page can't go on", "The form is not whole. Begin again in your app.")
 
-    async def _ask(self, going: Going, wanted: Wanted, browser: str) -> Page:
+    async def _ask(self, going: SubmittedForm, wanted: Wanted, browser: str) -> Page:
         """Make a key, and hold an ask for it ([asked-after-yes])."""
         seeds = self._flows.draw(2 * SEED_BYTES)
         try:
@@ -89,7 +89,7 @@ class DeskConsent:
             until=now + self._settings.refresh_seconds,
         )
 
-    async def _confirm(self, going: Going, wanted: Wanted, browser: str) -> Page | str:
+    async def _confirm(self, going: SubmittedForm, wanted: Wanted, browser: str) -> Page | str:
         """Compare the digits, and give the client its code ([digits] and [once])."""
         flow = going.flow
         held = await self._holding.find(flow.ask)

@@ -66,7 +66,7 @@ class Flow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     checked: int = 0
 
 
-class Going(NamedTuple):
+class SubmittedForm(NamedTuple):
     """A form that a browser sent: its parameters, the state that it carries, and the browser's address (`peer`)."""
 
     form: Parameters
@@ -107,7 +107,7 @@ class Flows:
             raise OAuthError("invalid_request", "the request is too long for a form")
         return sealed
 
-    def read(self, form: Parameters, browser: str, field: str = "flow") -> Going:
+    def read(self, form: Parameters, browser: str, field: str = "flow") -> SubmittedForm:
         """Open the state that a form carries ([own-browser]). Raises `OAuthError`."""
         try:
             data = self._ring.unlock(_VERSION, form.require(field), _binding(browser, field))
@@ -116,7 +116,7 @@ class Flows:
             raise OAuthError("access_denied", "this page was begun in another browser, or its cookie is gone") from None
         if flow.ends < self.clock():
             raise OAuthError("access_denied", "this page was open for too long: begin again in your app")
-        return Going(form, flow)
+        return SubmittedForm(form, flow)
 
     def draw_tagged(self, kind: bytes) -> str:
         """Return a secret of `SECRET_CHARS` that `has_tagged` knows again ([known-again])."""

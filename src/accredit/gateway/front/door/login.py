@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from accredit.consent.call import CallTerms
 from accredit.consent.shown import in_quotes
 from accredit.errors import ChallengesFull, IssueError, OAuthError, StoreUnavailable
-from accredit.gateway.front.door.flows import BEGUN_SECONDS, SECRET_BYTES, Flow, Flows, Going, key_of
+from accredit.gateway.front.door.flows import BEGUN_SECONDS, SECRET_BYTES, Flow, Flows, SubmittedForm, key_of
 from accredit.gateway.front.door.pages import Page, ended_page, tick_page
 from accredit.gateway.front.door.requests import Endpoint, Wanted
 from accredit.gateway.front.door.tokens import may_prove
@@ -82,7 +82,7 @@ class LoginConsent:
         state = self._flows.seal(flow, browser, "state", most=MAX_LOGIN_STATE_CHARS)
         return await self._finish(self._people.login_url(self._redirect_uri, state, secret))
 
-    async def go_on(self, going: Going, wanted: Wanted, browser: str) -> Page | str:
+    async def go_on(self, going: SubmittedForm, wanted: Wanted, browser: str) -> Page | str:
         """Return the next page, or the URL of the client to go to. Raises `OAuthError` and `StoreUnavailable`."""
         flow = going.flow
         if not flow.subject:
@@ -115,7 +115,7 @@ class LoginConsent:
         if not task.cancelled():
             task.exception()  # maybe nobody waits for it
 
-    async def _log_in(self, going: Going, wanted: Wanted, browser: str) -> Page | str:
+    async def _log_in(self, going: SubmittedForm, wanted: Wanted, browser: str) -> Page | str:
         """Take what the provider has sent back, and ask the person ([once] and [groups])."""
         flow, now = going.flow, self._flows.clock()
         await self._take(flow, b"login")

@@ -28,7 +28,7 @@ from accredit.base.budget import PeerBudget
 from accredit.base.clock import unix_seconds
 from accredit.consent.asks import Ask, read_code
 from accredit.errors import AskError, LoginUnavailable, OAuthError, StoreUnavailable
-from accredit.gateway.front.door.flows import SECRET_BYTES, SECRET_CHARS, Flows, Going
+from accredit.gateway.front.door.flows import SECRET_BYTES, SECRET_CHARS, Flows, SubmittedForm
 from accredit.gateway.front.door.pages import Page, asked_page, ended_page, wrong_page
 from accredit.gateway.front.door.requests import (
     Endpoint,
@@ -40,7 +40,7 @@ from accredit.gateway.front.door.requests import (
 from accredit.gateway.front.door.tokens import Tokens
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import JSON, RawHeaders
-from accredit.gateway.holding import Holding
+from accredit.gateway.holding import HeldAsks
 from accredit.gateway.oauth_settings import REGISTERED_SECONDS, OAuthSettings
 from accredit.jsonrpc.encode import to_json
 from accredit.oauth.answers import (
@@ -110,7 +110,7 @@ class Consent(Protocol):
         """Return the first page for a request, or the URL where the person logs in. Raises `OAuthError`."""
         ...
 
-    async def go_on(self, going: Going, wanted: Wanted, browser: str) -> Page | str:
+    async def go_on(self, going: SubmittedForm, wanted: Wanted, browser: str) -> Page | str:
         """Return the next page, or the URL of the client to go to. Raises `OAuthError` and `StoreUnavailable`."""
         ...
 
@@ -127,7 +127,7 @@ class FrontDoor:
         flows: Flows,
         tokens: Tokens,
         documents: ClientSource,
-        holding: Holding,
+        holding: HeldAsks,
         before: "FrontDoor | None" = None,
         *,
         clock: Callable[[], int] = unix_seconds,

@@ -55,7 +55,7 @@ _WITHOUT_BODY = (204, 304)
 _ONE_NAME = re.compile(rb"[!-+\--~]+")  # visible characters, as MCP requires, and no list
 
 
-class PassedOn:
+class ForwardedHeaders:
     """The headers of a head that one `Forwarding` lets through. They do not depend on the body's length."""
 
     __slots__ = ("by", "headers")
@@ -87,7 +87,7 @@ class AnswerHead:
         self.length = length
         self.chunked = chunked
         self.idle_seconds = idle_seconds
-        self._passed_on = PassedOn()
+        self._passed_on = ForwardedHeaders()
 
     def passed_on(self, forwarding: Forwarding) -> RawHeaders:
         """Return the headers to forward to the client. The result is cached for this `forwarding`, and made anew for

@@ -10,7 +10,7 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 from accredit.errors import ConfigurationError, UpstreamError, UpstreamLeftOut, UpstreamTimeout, UpstreamUnavailable
-from accredit.gateway.room import ALONE, Parts
+from accredit.gateway.room import ALONE, EqualShares
 from accredit.gateway.upstream.http.connection import Connection
 from accredit.gateway.upstream.http.parsing import IDLE_SECONDS, AnswerHeads
 from accredit.limits import CONNECT_SECONDS
@@ -150,7 +150,7 @@ class Share:
     """How many connections one server may have open, to all its replicas together: an equal part of the process's
     bound."""
 
-    def __init__(self, parts: Parts = ALONE) -> None:
+    def __init__(self, parts: EqualShares = ALONE) -> None:
         self._parts = parts
         self._pools: list[Pool] = []
 

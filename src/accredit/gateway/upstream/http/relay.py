@@ -21,7 +21,7 @@ from accredit.gateway.headers import LAST_EVENT_HEADER, RawHeaders, RequestHead
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.recording.resumable_calls import ResumableCalls
-from accredit.gateway.room import ALONE, Parts, Slot, leave_once_read
+from accredit.gateway.room import ALONE, EqualShares, Slot, leave_once_read
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.turns import in_turns, next_turn
 from accredit.gateway.upstream.http.answer import Answer, Grow
@@ -54,7 +54,7 @@ class HttpRelay:
         counters: Counters,
         tools: ToolDirectory,
         tokens_for: AccessTokensFor | None = None,
-        parts: Parts = ALONE,
+        parts: EqualShares = ALONE,
         *,
         before: "HttpRelay | None" = None,
     ) -> None:

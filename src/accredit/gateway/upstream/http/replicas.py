@@ -27,7 +27,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from accredit.errors import RequestError, UpstreamError, UpstreamLeftOut, UpstreamTimeout
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, RequestHead
-from accredit.gateway.room import ALONE, Parts
+from accredit.gateway.room import ALONE, EqualShares
 from accredit.gateway.settings import HttpUpstream
 from accredit.gateway.upstream.http.answer import Answer
 from accredit.gateway.upstream.http.client import ANYWHERE, Prepared, Route, UpstreamClient
@@ -70,7 +70,7 @@ class Replica:
         return self.left_out_until is None or (now >= self.left_out_until and not self.tried)
 
 
-class Turn:
+class ReplicaAttempt:
     """One request at one replica. Whether it was answered or failed is reported at most once, and it ends once."""
 
     __slots__ = ("_balance", "_began", "_ended", "_is_trial", "replica")
@@ -122,19 +122,19 @@ class Balance:
         self._replicas = {name: Replica(name) for name in names}
         self._lot = lot
 
-    def begin(self, now: float, *, at: str | None = None, besides: Collection[str] = ()) -> Turn | None:
+    def begin(self, now: float, *, at: str | None = None, besides: Collection[str] = ()) -> ReplicaAttempt | None:
         """Begin a request: at the replica `at` if given, otherwise at any but `besides` ([fewest]). Return None if none
         is available."""
         if at is not None:
             replica = self._replicas[at]
-            return Turn(self, replica, now) if replica.takes(now) else None
+            return ReplicaAttempt(self, replica, now) if replica.takes(now) else None
         able = [each for each in self._replicas.values() if each.takes(now) and each.name not in besides]
         if not able:
             return None
         if len(able) > 1:
             fewest = min(each.under_way for each in able)
             able = [each for each in able if each.under_way == fewest]
-        return Turn(self, able[int(self._lot() * len(able))] if len(able) > 1 else able[0], now)
+        return ReplicaAttempt(self, able[int(self._lot() * len(able))] if len(able) > 1 else able[0], now)
 
     def takes_any(self, now: float) -> bool:
         """Return whether any replica is available."""
@@ -155,7 +155,7 @@ class ReplicaAnswer(Answer):
 
     __slots__ = ("_turn", "replica")
 
-    def __init__(self, answer: Answer, turn: Turn) -> None:
+    def __init__(self, answer: Answer, turn: ReplicaAttempt) -> None:
         super().__init__(answer._connection, answer._response, answer.head)
         self._turn = turn
         self.replica = turn.replica.name
@@ -166,7 +166,7 @@ class ReplicaAnswer(Answer):
         self._turn.end()
 
 
-def client_of(upstream: HttpUpstream, timeout: float, parts: Parts = ALONE) -> UpstreamClient:
+def client_of(upstream: HttpUpstream, timeout: float, parts: EqualShares = ALONE) -> UpstreamClient:
     """Return the client for a server; `timeout` is in seconds. Raises `ConfigurationError`."""
     share = Share(parts)
     if upstream.looked_after:
@@ -257,7 +257,7 @@ class ReplicatedClient(UpstreamClient):
         """Close every connection. Requests in progress fail."""
         await asyncio.gather(*(client.close() for client in self._each.values()))
 
-    def _turn(self, now: float, route: Route) -> Turn:
+    def _turn(self, now: float, route: Route) -> ReplicaAttempt:
         turn = self._balance.begin(now, at=route.at)
         if turn is None:
             if route.at is not None and self._balance.takes_any(now):
@@ -266,13 +266,20 @@ class ReplicatedClient(UpstreamClient):
             raise UpstreamLeftOut("no replica of the upstream answers for now")
         return turn
 
-    def _repeated(self, now: float, route: Route, name: str) -> Turn | None:
+    def _repeated(self, now: float, route: Route, name: str) -> ReplicaAttempt | None:
         """Begin the repetition of [repeatable]: at another replica if possible, otherwise at the same."""
         other = self._balance.begin(now, besides={name}) if route.at is None else None
         return other or self._balance.begin(now, at=name)
 
     async def _once(
-        self, turn: Turn, prepared: Prepared, body: bytes, headers: RawHeaders | None, deadline: float, *, whole: bool
+        self,
+        turn: ReplicaAttempt,
+        prepared: Prepared,
+        body: bytes,
+        headers: RawHeaders | None,
+        deadline: float,
+        *,
+        whole: bool,
     ) -> Answer:
         """Send a request to one replica. Without `whole`, less than the full time is left for it, and then a time-out
         does not count as a failure."""

@@ -25,7 +25,7 @@ from accredit.errors import AccreditError, ConfigurationError, RequestError, Ups
 from accredit.gateway.admission.identity import Identity
 from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, RequestHead
-from accredit.gateway.room import ALONE, RESERVED_SHARE, Parts, Room, Slot
+from accredit.gateway.room import ALONE, RESERVED_SHARE, EqualShares, Room, Slot
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.http.client import ANYWHERE, Answer, Prepared, Route, UpstreamClient
 from accredit.gateway.upstream.http.encoding import accepted_codings
@@ -111,7 +111,7 @@ class Sender:
         settings: GatewaySettings,
         upstream: HttpUpstream,
         tokens_for: AccessTokensFor | None = None,
-        parts: Parts = ALONE,
+        parts: EqualShares = ALONE,
         *,
         before: "Sender | None" = None,
     ) -> None:

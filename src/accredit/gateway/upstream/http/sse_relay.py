@@ -31,7 +31,7 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns, next_turn
 from accredit.gateway.upstream.http.client import Answer
 from accredit.gateway.upstream.http.encoding import open_decoder
-from accredit.gateway.upstream.large_answers import Held
+from accredit.gateway.upstream.large_answers import AnswerReservation
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import Era
@@ -70,7 +70,7 @@ class EventRelay:
         idle_seconds: float | None,
         hold: bool = False,
         endpoint: Callable[[bytes], bytes] | None = None,
-        held: Held | None = None,
+        held: AnswerReservation | None = None,
     ) -> None:
         self._reply = reply
         self._answer = answer

@@ -16,7 +16,7 @@ from contextlib import suppress
 from accredit.base.text import excerpt
 from accredit.errors import AnswerError, UpstreamError
 from accredit.gateway.counters import Counters
-from accredit.gateway.room import Parts
+from accredit.gateway.room import EqualShares
 from accredit.gateway.upstream.http.answer import Answer
 
 MAX_ANSWER_TO_NOTHING = 65_536
@@ -34,7 +34,7 @@ MIN_UNASKED_BODIES = 4
 class UnaskedBodies:
     """The unasked bodies of one server."""
 
-    def __init__(self, counters: Counters, parts: Parts) -> None:
+    def __init__(self, counters: Counters, parts: EqualShares) -> None:
         self._counters = counters
         self._parts = parts
         self._tasks: set[asyncio.Task[None]] = set()

@@ -70,7 +70,7 @@ UNAVAILABLE = "dev.accredit/unavailable"
 LISTED = ("tools", "prompts", "resources")
 """The kinds of lists that a server offers, by capability."""
 
-Asked = Callable[[str, Request, int], Awaitable[bytes | None]]
+AskMember = Callable[[str, Request, int], Awaitable[bytes | None]]
 """Sends one of the gateway's own requests to the named server, as the current caller. Returns the response's text, or
 None. The number is how many bytes the text may have."""
 
@@ -149,7 +149,7 @@ class MergedLists:
         self._bytes = MAX_SPLIT_BYTES // (len(servers) + 1)
         self._many = False
 
-    async def result(self, request: Request, era: Era, ask: Asked) -> tuple[bytes, int]:
+    async def result(self, request: Request, era: Era, ask: AskMember) -> tuple[bytes, int]:
         """Return the result of a list request, as JSON text, and the number of servers whose lists are in it."""
         kind = KINDS.get(request.method, OF_TASKS)
 
@@ -173,7 +173,7 @@ class MergedLists:
             remedy = "give clients the servers' own endpoints"
             log_event(_log, logging.WARNING, "many_tools", tools=items, remedy=remedy)
 
-    async def _list_of(self, server: str, kind: Kind, request: Request, ask: Asked) -> ListOfOne | None:
+    async def _list_of(self, server: str, kind: Kind, request: Request, ask: AskMember) -> ListOfOne | None:
         """Return one server's list, or None if it is left out ([left-out]). Raises `FrameError`."""
         items: list[Raw] = []
         kept: list[CacheTerms] = []

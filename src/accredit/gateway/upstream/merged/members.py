@@ -62,7 +62,7 @@ from accredit.gateway.upstream.merged.ids import (
     session_id,
     sessions_in,
 )
-from accredit.gateway.upstream.merged.messages import Outward
+from accredit.gateway.upstream.merged.messages import ToClientMapper
 from accredit.gateway.upstream.merged.replies import CapturedReply, EventMapper, MemberReply, session_not_found
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND, to_json
@@ -215,7 +215,7 @@ class MemberAccess:
 
     def mapper(self, reply: Reply, name: str, id_outside: Callable[[bytes], bytes | None], **more: Any) -> EventMapper:
         """Return the mapper of a server's events for the client."""
-        outward = Outward(name, self._tokens(name, reply.head))
+        outward = ToClientMapper(name, self._tokens(name, reply.head))
         return EventMapper(
             outward,
             id_outside,

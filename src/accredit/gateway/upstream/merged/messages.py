@@ -1,5 +1,5 @@
-"""Maps the names in messages between a client and several servers: in a server's messages (`Outward`) and results
-(`result_edit`) for the client, and in a client's messages for their server (`addressee`). No I/O.
+"""Maps the names in messages between a client and several servers: in a server's messages (`ToClientMapper`) and
+results (`result_edit`) for the client, and in a client's messages for their server (`addressee`). No I/O.
 
 Of a server's message:
 
@@ -64,7 +64,7 @@ _Mapped = Callable[[str, Raw], Raw]
 _C = TypeVar("_C", Request, Notification)
 
 
-class Outward:
+class ToClientMapper:
     """Maps messages of the server `name` for the client. `tokens` are the client's progress tokens at that server."""
 
     def __init__(self, name: str, tokens: ProgressTokens) -> None:

@@ -33,7 +33,7 @@ from accredit.gateway.headers import JSON, SESSION_HEADER, RawHeaders, RequestHe
 from accredit.gateway.recording.open_calls import OpenCalls
 from accredit.gateway.replies import refusal
 from accredit.gateway.turns import next_turn, turn
-from accredit.gateway.upstream.merged.messages import Outward
+from accredit.gateway.upstream.merged.messages import ToClientMapper
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import (
@@ -245,7 +245,7 @@ class EventMapper:
 
     def __init__(
         self,
-        outward: Outward,
+        outward: ToClientMapper,
         id_outside: Callable[[bytes], bytes | None],
         *,
         max_event_bytes: int,

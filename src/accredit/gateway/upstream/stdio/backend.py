@@ -36,10 +36,10 @@ from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON, LAST_EVENT_HEADER, SESSION_HEADER, RawHeaders
 from accredit.gateway.media_types import accepts
-from accredit.gateway.room import ALONE, RESERVED_SHARE, Parts, leave_once_read
+from accredit.gateway.room import ALONE, RESERVED_SHARE, EqualShares, leave_once_read
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.turns import turn
-from accredit.gateway.upstream.large_answers import Held, LargeAnswers
+from accredit.gateway.upstream.large_answers import AnswerReservation, LargeAnswers
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.child import Child, OrphanGuard, find_program
 from accredit.gateway.upstream.stdio.session import Session
@@ -89,7 +89,7 @@ class StdioBackend:
         upstream: StdioUpstream,
         counters: Counters,
         tools: ToolDirectory,
-        parts: Parts = ALONE,
+        parts: EqualShares = ALONE,
     ) -> None:
         """`parts` divides the process's bounds among its servers."""
         self._settings = settings
@@ -229,7 +229,7 @@ class Sessions:
         start: Callable[[], Coroutine[Any, Any, Child]],
         counters: Counters,
         large: LargeAnswers,
-        parts: Parts,
+        parts: EqualShares,
     ) -> None:
         """`start` starts a child. Raises `UpstreamUnavailable`."""
         self._start_child = start
@@ -262,7 +262,7 @@ class Sessions:
             held.leave()
 
     async def _begin(
-        self, reply: Reply, request: Request, held: Held, edit: Edit | None, ahead: HeadStart | None
+        self, reply: Reply, request: Request, held: AnswerReservation, edit: Edit | None, ahead: HeadStart | None
     ) -> None:
         session = await self._start()
         entry = _Entry(session, reply)

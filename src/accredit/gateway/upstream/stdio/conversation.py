@@ -26,7 +26,7 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import next_turn
-from accredit.gateway.upstream.large_answers import Held
+from accredit.gateway.upstream.large_answers import AnswerReservation
 from accredit.gateway.upstream.reply import Reply
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.pending_calls import Answered, Call, PendingCalls, Verdict
@@ -128,7 +128,7 @@ class Conversation(CallOwner[_S]):
         super().__init__(child, era, settings, counters, max_open=max_open)
         self._patience = settings.patience
         self.alive = True
-        self.line: Held | None = None
+        self.line: AnswerReservation | None = None
         self.over: asyncio.Task[None] = asyncio.create_task(self._run())
 
     def go_by(self, settings: GatewaySettings) -> None:

@@ -23,7 +23,14 @@ from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.conversation import CallOwner
-from accredit.gateway.upstream.stdio.pending_calls import Answered, Call, Failed, Notified, UnexpectedAnswer, Unread
+from accredit.gateway.upstream.stdio.pending_calls import (
+    Answered,
+    Call,
+    Failed,
+    Notified,
+    UnexpectedAnswer,
+    UnreadableRequest,
+)
 from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
 from accredit.jsonrpc.era import required_version
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, progress_token
@@ -131,7 +138,7 @@ class DedicatedChild(CallOwner[Call]):
                 self._tell(without_state(verdict.notification).text)
             case Request() | UnexpectedAnswer():
                 self._tell(verdict.text)
-            case Unread():
+            case UnreadableRequest():
                 self._child.send_now(verdict.answer)
             case None:
                 pass

@@ -148,7 +148,7 @@ class UnexpectedAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadableRequest:
     """A child's request that is too long to be read. The child must get `answer`."""
 
     id: MessageId
@@ -160,7 +160,7 @@ class Unread:
         return error_frame(self.id, INVALID_REQUEST, f"Invalid Request: {self.error.detail}")
 
 
-Verdict = Answered[_C] | Failed[_C] | Notified[_C] | Request | UnexpectedAnswer | Unread | None
+Verdict = Answered[_C] | Failed[_C] | Notified[_C] | Request | UnexpectedAnswer | UnreadableRequest | None
 """The verdict on a line. A `Request` is a request of the child. None means that the line is dropped."""
 
 
@@ -256,7 +256,7 @@ class PendingCalls(Generic[_C]):
         """Remove a request of the child that is refused with this error. Return the response for the child."""
         self._child_requests.discard(request.id)
         self.told()
-        return Unread(request.id, error).answer
+        return UnreadableRequest(request.id, error).answer
 
     def unanswered(self, line: LineTooLong) -> list[MessageId]:
         """Remove and return the requests of the child that an unreadable line of the client may have answered."""
@@ -380,7 +380,7 @@ class PendingCalls(Generic[_C]):
         if line.id is None or line.id in self._child_requests:
             return None
         self.told()
-        return Unread(line.id, error)
+        return UnreadableRequest(line.id, error)
 
 
 def _searchable(line: bytes | FrameError) -> bytes | FrameError:

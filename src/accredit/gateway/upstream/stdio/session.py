@@ -22,11 +22,18 @@ from accredit.errors import AnswerError, ClientGone, FrameError, MessageId, Requ
 from accredit.gateway.counters import Counters
 from accredit.gateway.room import Holder
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.upstream.large_answers import Held, LargeAnswers
+from accredit.gateway.upstream.large_answers import AnswerReservation, LargeAnswers
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.conversation import Conversation, StreamCall
-from accredit.gateway.upstream.stdio.pending_calls import Answered, Failed, Notified, UnexpectedAnswer, Unread, Verdict
+from accredit.gateway.upstream.stdio.pending_calls import (
+    Answered,
+    Failed,
+    Notified,
+    UnexpectedAnswer,
+    UnreadableRequest,
+    Verdict,
+)
 from accredit.gateway.upstream.stdio.stream import Stream, answer, stand
 from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
 from accredit.jsonrpc.frames import Frame, Notification, Request, progress_token
@@ -74,7 +81,7 @@ class Session(Conversation[_SessionCall]):
         """Count lines whose recipient is not known yet, and messages that answer no request, as held by this holder."""
         self.line, self._standing.held = large.of(holder), large.of(holder)
 
-    async def initialize(self, request: Request, held: Held, edit: Edit | None = None) -> Stream:
+    async def initialize(self, request: Request, held: AnswerReservation, edit: Edit | None = None) -> Stream:
         """Forward the first request, and return the stream with its answer. Raises `AccreditError`."""
         stream = Stream(due=1, held=held)
         self._begin(_SessionCall(request, stream, edit))
@@ -106,7 +113,9 @@ class Session(Conversation[_SessionCall]):
         self._pending.told()
         await self._child.send(_INITIALIZED, self._patience)
 
-    async def post(self, reply: Reply, message: Frame | Batch, edits: Mapping[MessageId, Edit], held: Held) -> None:
+    async def post(
+        self, reply: Reply, message: Frame | Batch, edits: Mapping[MessageId, Edit], held: AnswerReservation
+    ) -> None:
         """Forward a message, or the members of a batch, and answer the client."""
         frames = message.frames if isinstance(message, Batch) else (message,)
         requests = [frame for frame in frames if isinstance(frame, Request)]
@@ -133,7 +142,7 @@ class Session(Conversation[_SessionCall]):
         finally:
             self._forget_streams(stream)
 
-    async def ask(self, request: Request, held: Held) -> bytes | None:
+    async def ask(self, request: Request, held: AnswerReservation) -> bytes | None:
         """Send one of the gateway's own requests; return the response's text, or None."""
         call = _SessionCall(request, Stream(due=1, held=held))
         return await self._ask(call, lambda: self._child.send(request.text, self._patience))
@@ -224,7 +233,7 @@ class Session(Conversation[_SessionCall]):
                 await self._tell(stream, verdict.notification)
             case Request() | UnexpectedAnswer():
                 await self._tell(self._elsewhere(), verdict)
-            case Unread():
+            case UnreadableRequest():
                 self._child.send_now(verdict.answer)
             case None:
                 pass

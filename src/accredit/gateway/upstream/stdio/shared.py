@@ -34,7 +34,7 @@ from accredit.errors import AnswerError, FrameError, MessageId, UpstreamUnavaila
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import turn
-from accredit.gateway.upstream.large_answers import SERVER, Held, LargeAnswers
+from accredit.gateway.upstream.large_answers import SERVER, AnswerReservation, LargeAnswers
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.conversation import Conversation, StreamCall
@@ -78,7 +78,7 @@ _STATUS = {
 class _SharedCall(StreamCall):
     """A request, under the child's number for it."""
 
-    def __init__(self, request: Request, number: int, held: Held | None = None) -> None:
+    def __init__(self, request: Request, number: int, held: AnswerReservation | None = None) -> None:
         self.client_token = progress_token(request)
         super().__init__(request, number, None if self.client_token is None else number)
         self.number = number
@@ -106,7 +106,7 @@ class SharedChild(Conversation[_SharedCall]):
         self._on_lost = lost
         self._numbers = itertools.count(1)
 
-    async def post(self, reply: Reply, request: Request, edit: Edit | None, held: Held) -> None:
+    async def post(self, reply: Reply, request: Request, edit: Edit | None, held: AnswerReservation) -> None:
         """Forward a request and answer the client. Raises `AccreditError`."""
         call = _SharedCall(request, next(self._numbers), held)
         call.edit = edit
@@ -122,7 +122,7 @@ class SharedChild(Conversation[_SharedCall]):
             self._leave(reply, call)
             call.stream.leave()
 
-    async def ask(self, request: Request, held: Held | None = None) -> bytes | None:
+    async def ask(self, request: Request, held: AnswerReservation | None = None) -> bytes | None:
         """Send one of the gateway's own requests; return the response's text, or None."""
         call = _SharedCall(request, next(self._numbers), held)
         return await self._ask(call, lambda: self._send_call(call))

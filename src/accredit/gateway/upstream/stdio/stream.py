@@ -15,7 +15,7 @@ from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, MessageId
 from accredit.gateway.headers import EVENT_STREAM, JSON
 from accredit.gateway.replies import refusal
-from accredit.gateway.upstream.large_answers import Held
+from accredit.gateway.upstream.large_answers import AnswerReservation
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.sse import KEEP_ALIVE, encode_event
 from accredit.limits import EVENT_TIMES, KEEP_ALIVE_SECONDS, LARGE_ANSWER_BYTES
@@ -43,7 +43,7 @@ class Stream:
     """
 
     def __init__(
-        self, number: int | None = None, *, due: int = 0, batch: bool = False, held: Held | None = None
+        self, number: int | None = None, *, due: int = 0, batch: bool = False, held: AnswerReservation | None = None
     ) -> None:
         self.number = number
         self.held = held

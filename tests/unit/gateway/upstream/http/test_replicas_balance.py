@@ -6,7 +6,13 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from accredit.gateway.upstream.http.replicas import BREAKER_FAILURES, BREAKER_JITTER, BREAKER_SECONDS, Balance, Turn
+from accredit.gateway.upstream.http.replicas import (
+    BREAKER_FAILURES,
+    BREAKER_JITTER,
+    BREAKER_SECONDS,
+    Balance,
+    ReplicaAttempt,
+)
 
 pytestmark = pytest.mark.holds("gateway/upstream/http/replicas")
 LONGEST = BREAKER_SECONDS * (1 + BREAKER_JITTER)
@@ -22,7 +28,7 @@ def of(*names: str, lot: Callable[[], float] = middle) -> Balance:
     return Balance(names, lot)
 
 
-def begun(balance: Balance, now: float = 0.0, at: str | None = None) -> Turn:
+def begun(balance: Balance, now: float = 0.0, at: str | None = None) -> ReplicaAttempt:
     turn = balance.begin(now, at=at)
     assert turn is not None
     return turn
@@ -113,7 +119,7 @@ class AnyHistory(RuleBasedStateMachine):
         self.balance = of("a", "b", lot=lambda: self.lot)
         self.lot = 0.5
         self.now = 0.0
-        self.turns: list[Turn] = []
+        self.turns: list[ReplicaAttempt] = []
 
     @rule(at=st.sampled_from([None, "a", "b"]), lot=st.floats(0, 0.999))
     def begins(self, at: str | None, lot: float) -> None:

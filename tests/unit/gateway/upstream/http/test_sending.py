@@ -8,7 +8,7 @@ from tests.world.raw_server import Connection, RawServer, until
 
 from accredit.errors import UpstreamLeftOut, UpstreamUnavailable
 from accredit.gateway.headers import RequestHead
-from accredit.gateway.room import Parts
+from accredit.gateway.room import EqualShares
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.http.client import ANYWHERE
 from accredit.gateway.upstream.http.sending import MAX_PREPARED_HEADS, MIN_CHORES_AT_ONCE, Sender
@@ -62,7 +62,7 @@ async def test_what_nobody_waits_for_takes_few_connections_and_little_memory__a_
 
     async with RawServer(hangs) as server:
         upstream = HttpUpstream(server.url)
-        up = Sender(GatewaySettings(upstream), upstream, parts=Parts(100))
+        up = Sender(GatewaySettings(upstream), upstream, parts=EqualShares(100))
         try:
             for number in range(50):
                 up._start(up._tell(Told().exchange, "DELETE", [], b"%d" % number, ANYWHERE))
@@ -80,7 +80,7 @@ async def test_a_courtesy_that_waited_is_done_all_the_same() -> None:
 
     async with RawServer(takes) as server:
         upstream = HttpUpstream(server.url)
-        up = Sender(GatewaySettings(upstream), upstream, parts=Parts(100))
+        up = Sender(GatewaySettings(upstream), upstream, parts=EqualShares(100))
         for number in range(30):
             up._start(up._tell(Told().exchange, "POST", [], b"%d" % number, ANYWHERE))
         await until(lambda: not up._chores)
@@ -98,7 +98,7 @@ async def test_one_of_many_servers_gets_its_part_of_the_connections_and_no_more_
         servers = (one, two, three)
         more = tuple(each.url for each in servers[1:]) if replicas else ()
         upstream = HttpUpstream(one.url, {}, more)
-        up = Sender(GatewaySettings(upstream), upstream, parts=Parts(5))
+        up = Sender(GatewaySettings(upstream), upstream, parts=EqualShares(5))
         calls = [asyncio.create_task(up.exchange(Told().exchange, up.for_post(head(b"a")), b"{}")) for _ in range(30)]
         await until(lambda: sum(len(each.requests) for each in servers) == 4)
         await until(lambda: sum(call.done() for call in calls) == 26)

@@ -9,7 +9,7 @@ from tests.world.virtual_time import run_virtually
 
 from accredit.errors import AnswerError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.counters import UNASKED_LOG_SECONDS, Counters
-from accredit.gateway.room import ALONE, Parts
+from accredit.gateway.room import ALONE, EqualShares
 from accredit.gateway.upstream.http.unasked import (
     ANSWER_TO_NOTHING_SECONDS,
     MAX_ANSWER_TO_NOTHING,
@@ -80,7 +80,7 @@ def test_a_body_that_breaks_off_is_nobody_s_fault(broken: Exception) -> None:
 @pytest.mark.parametrize(("servers", "most"), [(1, MAX_UNASKED_BODIES), (1_000, MIN_UNASKED_BODIES)])
 def test_bodies_that_hang_take_so_many_connections_and_no_more(servers: int, most: int) -> None:
     async def case() -> None:
-        bodies = UnaskedBodies(Counters(), Parts(servers))
+        bodies = UnaskedBodies(Counters(), EqualShares(servers))
         first = [Kept(200, TYPE, SILENCE) for _ in range(most)]
         for each in first:
             bodies.drop(each.as_answer())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from accredit.gateway.counters import Counters
 from accredit.gateway.upstream.merged.ids import ProgressTokens, merged_ring
-from accredit.gateway.upstream.merged.messages import Outward
+from accredit.gateway.upstream.merged.messages import ToClientMapper
 from accredit.gateway.upstream.merged.replies import EventMapper
 from accredit.jsonrpc.frames import Notification
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
@@ -21,7 +21,7 @@ from accredit.rounds import KeyRing
 
 pytestmark = pytest.mark.holds("gateway/upstream/merged/replies")
 
-MAIL = Outward("mail", ProgressTokens(merged_ring(KeyRing([b"k" * 32])), "mail"))
+MAIL = ToClientMapper("mail", ProgressTokens(merged_ring(KeyRing([b"k" * 32])), "mail"))
 ANSWER = b'{"jsonrpc": "2.0", "id": 7, "result": {"x": [ 1.50 ]}}'
 CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
 

@@ -13,7 +13,7 @@ from accredit.gateway.upstream.merged.ids import ProgressTokens, merged_ring, ou
 from accredit.gateway.upstream.merged.messages import (
     ACKNOWLEDGED,
     RELATED_TASK,
-    Outward,
+    ToClientMapper,
     addressee,
     cancelled_id,
     with_task,
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.holds("gateway/upstream/merged/messages")
 
 RING = merged_ring(KeyRing([b"k" * 32]))
 TOKENS = ProgressTokens(RING, "mail", b"session")
-MAIL = Outward("mail", TOKENS)
+MAIL = ToClientMapper("mail", TOKENS)
 
 
 def frame(method: str, params: Any = None, **more: Any) -> Any:

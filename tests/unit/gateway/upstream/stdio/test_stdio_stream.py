@@ -6,7 +6,7 @@ import pytest
 from tests.world.asgi import Told
 
 from accredit.errors import AnswerError
-from accredit.gateway.room import Parts
+from accredit.gateway.room import EqualShares
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.upstream.large_answers import LargeAnswers
 from accredit.gateway.upstream.stdio.stream import REPLAY_BYTES, REPLAY_EVENTS, Stream
@@ -116,7 +116,7 @@ def test_while_nobody_reads_the_stream_that_stands_nothing_long_waits_there__its
 
 
 def test_what_a_server_tells_takes_room_as_its_responses_do__and_is_not_told_where_there_is_none() -> None:
-    large = LargeAnswers(GatewaySettings(StdioUpstream(("server",)), max_event_bytes=16 * MIB), Parts(8))
+    large = LargeAnswers(GatewaySettings(StdioUpstream(("server",)), max_event_bytes=16 * MIB), EqualShares(8))
     streams = [Stream(1, due=1, held=large.of(Told().exchange)) for _ in range(4)]
     for stream in streams:
         stream.attach()
@@ -134,7 +134,7 @@ def test_what_a_server_tells_takes_room_as_its_responses_do__and_is_not_told_whe
 
 
 def test_a_stream_whose_messages_are_short_keeps_no_room_for_a_client_that_may_resume() -> None:
-    large = LargeAnswers(GatewaySettings(StdioUpstream(("server",))), Parts())
+    large = LargeAnswers(GatewaySettings(StdioUpstream(("server",))), EqualShares())
     stream = Stream(1, due=1, held=large.of(Told().exchange))
     stream.tell(b"news")
     stream.make_room(LARGE_ANSWER_BYTES - 9)
@@ -143,7 +143,7 @@ def test_a_stream_whose_messages_are_short_keeps_no_room_for_a_client_that_may_r
 
 
 def test_a_long_response_is_kept_until_it_was_sent__each_stream_of_each_session_would_keep_one() -> None:
-    large = LargeAnswers(GatewaySettings(StdioUpstream(("server",))), Parts())
+    large = LargeAnswers(GatewaySettings(StdioUpstream(("server",))), EqualShares())
     stream = Stream(1, due=1, held=large.of(Told().exchange))
     stream.tell(b"news")
     stream.make_room(2 * REPLAY_BYTES)
