@@ -37,7 +37,7 @@ OF_OUR_OWN = {
     "base/caching.py": "this bound itself",
     "config/section.py": "of a part of the configuration",
     "gateway/front/callers.py": "of a principal of a verified token, which is bounded",
-    "gateway/upstream/http/pool.py": "of one place of certificates",
+    "gateway/upstream/http/dialing.py": "of one place of certificates",
     "gateway/upstream/merged/ids.py": "of a sealed id, which is bounded (MAX_SESSION_ID_BYTES)",
     "hosts/yaml_text.py": "of a file of the user's own, by a command that ends",
     "net/fetch.py": "of nothing",
