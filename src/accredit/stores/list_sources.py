@@ -2,7 +2,7 @@
 verified.
 
 A missing file of one list is an error (`MissingList`). So is a missing folder: a volume that was not mounted must not
-look like a list without entries. A store that does not exist yet has no lists, and that is not an error. """
+look like a list without entries. A store that does not exist yet has no lists, and that is not an error."""
 
 from collections.abc import Sequence
 from pathlib import Path
