@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -259,6 +259,27 @@ async def test_an_api_that_lies_has_nobody_asked(
                 await client.get("http://api.example/messages")
         else:
             assert (await client.get("http://api.example/messages")).status_code == 403
+    assert not desk.asks
+
+
+class _Endless(httpx2.AsyncByteStream):
+    """The body of an answer that nobody should read."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        raise AssertionError("the body was read")
+        yield b""
+
+
+@pytest.mark.holds("client/http_apis", "asks")
+@pytest.mark.parametrize("coding", [{"content-encoding": "zstd"}, {"transfer-encoding": "chunked"}])
+async def test_an_answer_whose_length_is_not_the_one_that_it_says_is_left_to_the_caller(
+    coding: dict[str, str], place: Place, desk: ScriptedDesk
+) -> None:
+    kind = {"content-type": "application/problem+json", "content-length": "300"}
+    transport = httpx2.MockTransport(lambda _: httpx2.Response(403, headers=kind | coding, stream=_Endless()))
+    client = asks_of_mail(place, transport=transport)
+    async with client, client.stream("GET", "http://api.example/messages") as response:
+        assert response.status_code == 403
     assert not desk.asks
 
 

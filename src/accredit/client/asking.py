@@ -434,7 +434,7 @@ def _too_large(params: Mapping[str, Any]) -> str:
 def _wants(ask: Ask) -> tuple[object, ...]:
     """Return the parts of a refusal that determine the delegation it asks for. If they are equal, two asks need the
     same delegation."""
-    return ask.refusal.required_scope, ask.refusal.definition
+    return ask.refusal.scopes, ask.refusal.definition
 
 
 def _server_words(tool: Mapping[str, object]) -> ServerWords:

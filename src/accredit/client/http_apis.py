@@ -16,6 +16,7 @@ with a desk.
   verifier, names the one scope, and says which route the request is. If they allow it, it is sent once more. If not,
   the refusal is raised, with a note that says why. The ask shows the request itself, so an API that lies about its
   route gains nothing. Where another proxy asks the gateway, nobody is asked: the answer would not cover the body.
+  An answer is read as a refusal only if its length is told and short: none with a content or transfer coding.
 """
 
 import re
@@ -215,10 +216,12 @@ def _asked_params(target: str, body: bytes) -> dict[str, Any]:
 
 
 def _may_be_problem(response: httpx2.Response) -> bool:
-    """Return whether a response has the form of a gateway's refusal, and is short enough to be read."""
+    """Return whether a response has the form of a gateway's refusal, and is short enough to be read. A coded one may be
+    of any length, whatever it says."""
+    is_coded = "content-encoding" in response.headers or "transfer-encoding" in response.headers
     kind, length = response.headers.get("content-type", ""), response.headers.get("content-length", "")
     is_short = length.isascii() and length.isdecimal() and len(length) < 8 and int(length) <= MAX_REFUSAL_BYTES
-    return response.status_code in (401, 403) and kind.encode() == PROBLEM_TYPE and is_short
+    return response.status_code in (401, 403) and kind.encode() == PROBLEM_TYPE and is_short and not is_coded
 
 
 def _problem_in(response: httpx2.Response) -> _Problem | None:

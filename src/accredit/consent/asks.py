@@ -260,10 +260,11 @@ class Ask(WireObject, frozen=True, dict=True):
     @property
     def content(self) -> list[Any]:
         """What the call brings, for a look at the names in it: arguments, a message's params, or the query and the body
-        of a request."""
+        of a request. The API may read a body that is JSON as a form, so names of a form count, too."""
         if self.is_request:
             query = parse_qsl(self.request.target.partition("?")[2], keep_blank_values=True)
-            return [*(dict([pair]) for pair in query), self.body]
+            form = parse_qsl(self.request.body, keep_blank_values=True)[1:] if self.request.body else []
+            return [*(dict([pair]) for pair in (*query, *form)), self.body]
         return [self.params if self.is_message else self.arguments]
 
     @property

@@ -10,7 +10,8 @@
   from a catalog (the part of a configuration about tools) that the person trusts.
 - [caution] Only [one-call] is offered for a new agent or gateway, for money, and for a call that runs a command or a
   query. Whether a call is about money, or runs something, is guessed from arguments' names and parts of them
-  (`amountUsd`, `sql_statement`). Such hints can only make the choices fewer.
+  (`amountUsd`, `sql_statement`). Such hints can only make the choices fewer. A request whose body is not shown as
+  values may be about money.
 - [limits] Each delegation names the scopes that the call needs (only messages to agents need several), the gateway, the
   method and the target, and has a limit of uses and an end. The right to delegate, a wildcard, and names that can't be
   signed portably are never offered (`grant` may give them).
@@ -157,7 +158,10 @@ def offers_for(ask: Ask, *, is_new: bool, facts: Mapping[str, str | float] | Non
 
 
 def concerns_money(ask: Ask, facts: Mapping[str, str | float]) -> bool:
-    """Return whether a call may be about money, by its facts or by the names of its arguments."""
+    """Return whether a call may be about money, by its facts or by the names of its arguments. A request whose body is
+    not shown as values may be: an agent chooses how it writes a body, and could hide the names in it."""
+    if ask.is_request and ask.body is None and ask.request.body != "":
+        return True
     return "amount" in facts or any(_is_of(name, _MONEY, _ROOTS[0]) for name, _ in _members(ask))
 
 

@@ -82,6 +82,14 @@ def test_an_ask_is_another_one_where_what_would_be_signed_is(change: dict[str, A
     assert asked(asking.ask_for(request({"name": "x"}), refused(**told | change))).id != first.id
 
 
+def test_a_message_that_turns_out_to_need_several_scopes_is_asked_about_anew(asking: Asking) -> None:
+    params = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]}}
+    first = asked(asking.ask_about("SendMessage", "", params, refused()))
+    both = ("email:send", "email:read")
+    assert asked(asking.ask_about("SendMessage", "", params, refused(), scopes=both)).refusal.scopes == both
+    assert asked(asking.ask_about("SendMessage", "", params, refused())).id != first.id
+
+
 @pytest.mark.parametrize("word", [word for word, row in BY_WORD.items() if not row.grant_helps])
 def test_nobody_is_asked_for_what_no_delegation_would_allow(word: str, asking: Asking) -> None:
     assert asking.ask_for(request({"name": "send_email"}), refused(word)) == ""

@@ -71,6 +71,24 @@ def test_money_is_seen_in_a_query_and_in_a_body(target: str, body: bytes) -> Non
     assert not concerns_money(a_request(), {})
 
 
+@pytest.mark.holds("consent/offers", "caution")
+@pytest.mark.parametrize(
+    "body",
+    [
+        b' {"amount":5}',
+        b'{"amount":5,"Amount":5}',
+        b'{"amount":5,"rate":0.10000000000000000001}',
+        b"to=ada&amount=5",
+        b'{"text":"&amount=5&to=ada"}',
+        b'\xff{"amount":5}',
+    ],
+)
+def test_an_agent_can_not_avoid_the_passphrase_by_the_form_of_its_body(body: bytes) -> None:
+    assert concerns_money(a_request("/pay", body), {})
+    assert not concerns_money(a_request("/pay", b""), {})
+    assert not concerns_money(a_request("/pay", b'{"text":"the amount = 5"}'), {})
+
+
 @pytest.mark.holds("consent/offers", "limits")
 def test_none_of_several_scopes_is_a_wildcard() -> None:
     refusal = AskedRefusal("ratify_scope_denied", "custom:ask", required_scopes=("custom:ask", "identity:delegate"))
