@@ -165,7 +165,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> int:
     """Stores with room for eight of each."""
     monkeypatch.setattr("accredit.stores.sqlite.database.MAX_SPENT_CHALLENGES", 8)
     monkeypatch.setattr("tests.world.stores.MAX_SPENT_IN_DATABASE", 8)
-    for module in ("sqlite.tables", "postgres.store"):
+    for module in ("sqlite.database", "postgres.store"):
         monkeypatch.setattr(f"accredit.stores.{module}.MAX_USE_MARKS", 8)
     return 8
 
