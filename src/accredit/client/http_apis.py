@@ -114,18 +114,20 @@ class AccreditedHttp(httpx2.Auth):
         `ProofRefused`, also if they do not allow the request."""
         await request.aread()
         response: httpx2.Response | None = None
-        for is_last in (self._asking is None, True):
+        asked = self._asking is None
+        while True:
             tries = RequestProofs(self._call(request))
             flow = self._flow(request, tries)
             with suppress(StopIteration):
                 outgoing = next(flow)
                 while True:
                     response = yield outgoing
-                    if not is_last and _may_be_problem(response):
+                    if not asked and _may_be_problem(response):
                         await response.aread()
                     outgoing = flow.send(response)
-            if is_last or response is None or not await self._is_allowed(request, tries, response):
+            if asked or response is None or not await self._is_allowed(request, tries, response):
                 return
+            asked = True
 
     def _flow(self, request: httpx2.Request, tries: RequestProofs) -> Generator[httpx2.Request, httpx2.Response, None]:
         scope = self._scope(request)

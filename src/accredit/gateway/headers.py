@@ -20,14 +20,13 @@ from accredit.gateway.media_types import is_json_request
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.era import DUPLICATED, VERSION_HEADER, names_modern, routing_headers
 from accredit.limits import MAX_QUOTED
+from accredit.tokens.carried import CREDENTIALS
 
 RawHeaders = list[tuple[bytes, bytes]]
 """Header fields in order, with lower-case names (as ASGI gives them)."""
 
 SESSION_HEADER = b"mcp-session-id"
 LAST_EVENT_HEADER = b"last-event-id"
-AUTHORIZATION = b"authorization"
-CREDENTIALS = frozenset({AUTHORIZATION, b"dpop"})
 
 JSON = (b"content-type", b"application/json")
 EVENT_STREAM: RawHeaders = [
@@ -147,7 +146,7 @@ class RequestHead:
     @property
     def credentials(self) -> RawHeaders:
         """The Authorization fields."""
-        return [pair for pair in self.raw_headers if pair[0] == AUTHORIZATION]
+        return [pair for pair in self.raw_headers if pair[0] == b"authorization"]
 
     @CachedProperty
     def without_credentials(self) -> "RequestHead":

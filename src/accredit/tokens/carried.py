@@ -23,6 +23,8 @@ from accredit.tokens.claims import NOT_JSON
 Source = Literal["header", "argument", "meta"]
 """A place, as `[tokens] sources` names it."""
 
+CREDENTIALS = frozenset({b"authorization", b"dpop"})
+"""The header fields of a token, whatever its scheme, and of the proof that belongs to it (RFC 9449 section 4)."""
 ARGUMENT = "_token"
 META = "token"
 
@@ -82,9 +84,8 @@ def without_tokens(params: Mapping[str, Raw], *, argument_is_the_tools: bool = F
 
 
 def without_authorization(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return the header fields without Authorization, whatever its scheme, and without the proof that belongs to it
-    (RFC 9449)."""
-    return [pair for pair in headers if pair[0].lower() not in (b"authorization", b"dpop")]
+    """Return the header fields without `CREDENTIALS`."""
+    return [pair for pair in headers if pair[0].lower() not in CREDENTIALS]
 
 
 def declares_token(input_schema: Raw | bytes | None) -> bool:

@@ -12,7 +12,7 @@ from io import BytesIO
 from accredit.base.addresses import Network, client_address, peer_of
 from accredit.errors import AnswerError, FrameError, MessageId, RequestError
 from accredit.gateway.front.cors import add_cors_headers
-from accredit.gateway.headers import CREDENTIALS, EVENT_STREAM, SESSION_HEADER, RawHeaders, RequestHead
+from accredit.gateway.headers import EVENT_STREAM, SESSION_HEADER, RawHeaders, RequestHead
 from accredit.gateway.recording.open_calls import OpenCalls
 from accredit.gateway.room import Rooms, Slot
 from accredit.gateway.turns import next_turn
@@ -22,6 +22,7 @@ from accredit.jsonrpc.sse import encode_event
 from accredit.limits import ANSWER_PIECE_BYTES, BODY_ROOM_SECONDS, SHORT_MESSAGE_BYTES
 from accredit.policy.passing import CallerIdentity
 from accredit.tokens import SubjectToken
+from accredit.tokens.carried import CREDENTIALS
 
 BODY_GRACE_SECONDS = 10.0
 """How many seconds a request's body may be late. This covers the time to its first bytes, and delays on a slow or

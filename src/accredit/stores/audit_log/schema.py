@@ -73,7 +73,7 @@ LOG_CALLS: tuple[str, ...] = (
 )
 
 LOG_PROOFS: tuple[str, ...] = (
-    # The proof of an allowed call, packed (`attest.proofs`), with the record of its decision.
+    # The proof of an allowed call, packed (`attest.canonical`), with the record of its decision.
     "ALTER TABLE log_entries ADD COLUMN proof BLOB",
 )
 

@@ -200,7 +200,7 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         " EXECUTE FUNCTION log_writer_goes_on()",
     ),
     (
-        # The proof of an allowed call, packed (`attest.proofs`), with the record of its decision.
+        # The proof of an allowed call, packed (`attest.canonical`), with the record of its decision.
         "ALTER TABLE log_entries ADD COLUMN proof bytea",
         "ALTER TABLE log_entries ALTER proof SET STORAGE EXTERNAL",
         _clear_day("CREATE OR REPLACE", _CALLS_OF_DAY, sized="payload, proof"),
