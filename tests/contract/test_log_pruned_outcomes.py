@@ -23,7 +23,6 @@ pytestmark = [
     pytest.mark.parametrize("each_executor", [by_thread, by_database_thread], ids=["file", "database"], indirect=True),
     pytest.mark.usefixtures("each_executor"),
     pytest.mark.holds("stores/audit_log/pruning", "records"),
-    pytest.mark.holds("stores/postgres/log_pruning", "records"),
 ]
 
 

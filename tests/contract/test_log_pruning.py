@@ -93,7 +93,7 @@ def in_tables(database: PostgresDatabase, text: bytes) -> bool:
     return subprocess.run(["grep", "-rqF", text, str(folder)], check=False).returncode == 0
 
 
-@pytest.mark.holds("stores/postgres/log_pruning", "checkpoints")
+@pytest.mark.holds("stores/audit_log/pruning", "checkpoints")
 def test_a_database_is_pruned_as_a_file_is(path: Path, database: PostgresDatabase) -> None:
     told: list[int] = []
     assert pruned(database, told=told.append) == (12, True)
@@ -130,7 +130,7 @@ def test_that_a_reader_keeps_what_was_pruned_is_told__and_pruning_again_takes_it
     assert not in_tables(database, b"old-swordfish")
 
 
-@pytest.mark.holds("stores/postgres/log_pruning", "records", "digests")
+@pytest.mark.holds("stores/audit_log/pruning", "records", "digests")
 def test_a_log_verifies_after_every_step(database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_pruning, "PRUNE_ENTRIES", 2)
     seen: list[int] = []
@@ -180,7 +180,7 @@ def test_whatever_statement_it_dies_at__the_log_verifies_and_pruning_again_finis
         raise AssertionError("it never came to its end")
 
 
-@pytest.mark.holds("stores/postgres/log_pruning", "records")
+@pytest.mark.holds("stores/audit_log/pruning", "records")
 def test_a_call_that_is_open_is_not_pruned__it_could_not_be_closed(tmp_path: Path) -> None:
     path = tmp_path / "accredit.db"
 
@@ -278,7 +278,7 @@ def test_two_that_prune_at_once_do_not_remove_each_others_digests(database: Post
     assert pruned(database, told=second) == (12, True)
 
 
-@pytest.mark.holds("stores/postgres/log_pruning", "records")
+@pytest.mark.holds("stores/audit_log/pruning", "records")
 @pytest.mark.parametrize(
     "change",
     [
@@ -297,7 +297,7 @@ def test_what_was_changed_is_never_signed_for(database: PostgresDatabase, change
     assert not verified(database).valid
 
 
-@pytest.mark.holds("stores/postgres/log_pruning", "digests")
+@pytest.mark.holds("stores/audit_log/pruning", "digests")
 @pytest.mark.parametrize(
     "change",
     [

@@ -21,13 +21,14 @@ import contextlib
 import hashlib
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from accredit.attest import (
     CallRecord,
     Checkpoint,
+    Envelope,
     LogSigner,
     Pruning,
     Stored,
@@ -60,14 +61,87 @@ class PruneReport(NamedTuple):
     overwritten: bool
 
 
-class _Pruned(NamedTuple):
+class PrunedChain(NamedTuple):
     """The pruned part of a writer's chain: a SHA-256 object that has taken the digests of all its records but the last,
-    the last record's number and digest, and the entry of the note."""
+    and the last record's number and digest."""
 
     digests: Any
     last: int
     head: str
-    note: int
+
+    @property
+    def digests_sha256(self) -> str:
+        """The SHA-256 of the digests of all its records, as a note of pruning has it."""
+        whole = self.digests.copy()
+        whole.update(bytes.fromhex(self.head))
+        return whole.hexdigest()
+
+
+UNPRUNED = PrunedChain(hashlib.sha256(), 0, GENESIS)
+"""A chain of which nothing was pruned."""
+
+
+class Pruner(NamedTuple):
+    """The time before which records are pruned, the time of the notes, and the keys that sign the log: `signer` has the
+    one that signs the notes."""
+
+    signer: LogSigner
+    keys: Keys
+    before: str
+    now: str
+
+    def restore(self, stored: Stored, digests: Any) -> PrunedChain:
+        """Return the part of a chain that an earlier note covers. `digests` is a SHA-256 object that has taken what was
+        kept of it. Raises `AttestationError`."""
+        check_pruned(stored, self.keys)
+        statement = decode_statement(stored.envelope.payload)
+        note = statement.predicate
+        if isinstance(note, Pruning) and stored.place == f"{note.writer}/{note.last}":
+            chain = PrunedChain(digests, note.last, statement.sha256)
+            if chain.digests_sha256 == note.digests_sha256:
+                return chain
+        raise damaged_chain(stored.place)
+
+    def extend(
+        self, chain: PrunedChain, writer: str, records: Sequence[str], last: Stored
+    ) -> tuple[PrunedChain, list[bytes], Envelope]:
+        """Return a chain with further records pruned, given by their SHA-256; `last` is the entry of the last one.
+
+        With it come the digests to keep (of the record in whose place the earlier note stood, and of all `records` but
+        the last), and the note that takes the last one's place. Raises `AttestationError`.
+        """
+        check_pruned(last, self.keys)
+        *gone, head = map(bytes.fromhex, [*([chain.head] if chain.last else []), *records])
+        digests = chain.digests.copy()
+        digests.update(b"".join(gone))
+        longer = PrunedChain(digests, chain.last + len(records), head.hex())
+        note = Pruning(
+            writer=writer,
+            last=longer.last,
+            before=self.before,
+            digests_sha256=longer.digests_sha256,
+            time=self.now,
+        )
+        return longer, gone, self.signer.summary(pruning_payload(note, longer.head))
+
+    def is_newer(self, record: CallRecord) -> bool:
+        """Return whether a record, or its call, is not old enough to be pruned. The call's time is checked as well,
+        since the clock may have been set back between the two. An outcome whose decision was pruned is judged by its
+        call's time."""
+        return max(record.times.recorded, record.times.received) >= self.before
+
+
+def check_follows(record: CallRecord, place: str, last: int, head: str) -> None:
+    """Check that a record at this place (`WRITER/NUMBER`) follows the one with this number and digest. Raises
+    `AttestationError`."""
+    log = record.log
+    if (place, log.sequence, log.previous) != (f"{log.writer}/{last + 1}", last + 1, head):
+        raise damaged_chain(place)
+
+
+def damaged_chain(place: str) -> AttestationError:
+    """Return the error for a place of a chain where something else is than what belongs there."""
+    return AttestationError(f"{place} is damaged, or is not what follows there", place)
 
 
 class _Old(NamedTuple):
@@ -92,14 +166,14 @@ def prune(
     log is damaged before that time: verify it first.
     """
     database = Database(path, "FULL")
-    pruner = _Pruner(signer, (*trusted, *signer.keys), timestamp(before_ms), timestamp(now_ms))
+    pruning = _FilePruning(Pruner(signer, (*trusted, *signer.keys), timestamp(before_ms), timestamp(now_ms)))
     try:
-        while not pruner.done:
-            pruner = database.transact_waiting(pruner.step, writes=True)
-            on_progress(pruner.count)
+        while not pruning.done:
+            pruning = database.transact_waiting(pruning.step, writes=True)
+            on_progress(pruning.count)
     finally:
         database.close()
-    return PruneReport(pruner.count, _truncate_wal(path))
+    return PruneReport(pruning.count, _truncate_wal(path))
 
 
 def _truncate_wal(path: Path) -> bool:
@@ -119,24 +193,24 @@ def _truncate_wal(path: Path) -> bool:
     return False
 
 
-class _Pruner:
-    def __init__(self, signer: LogSigner, keys: Keys, before: str, now: str) -> None:
-        self._signer = signer
-        self._keys = keys
-        self._before = before
-        self._now = now
+class _FilePruning:
+    """The state of pruning after some entries of the file."""
+
+    def __init__(self, pruner: Pruner) -> None:
+        self._pruner = pruner
         self._after = 0
-        self._pruned: dict[int, _Pruned] = {}
+        self._pruned: dict[int, tuple[PrunedChain, int]] = {}
+        """For each writer, what was pruned so far, and the entry of its note."""
         self._ended: frozenset[int] = frozenset()
         self._going: set[str] = set()
         self.count = 0
         self.done = False
 
-    def step(self, connection: sqlite3.Connection) -> "_Pruner":
+    def step(self, connection: sqlite3.Connection) -> "_FilePruning":
         """Handle the next entries, and return the state after them. `self` stays as it is, so a step can be rolled back
         and repeated."""
         connection.execute("PRAGMA secure_delete = ON")
-        following = _Pruner(self._signer, self._keys, self._before, self._now)
+        following = _FilePruning(self._pruner)
         following._pruned, following._ended, following._going = dict(self._pruned), self._ended, set(self._going)
         rows = connection.execute(
             "SELECT entry, writer FROM log_entries WHERE entry > ? AND payload IS NOT NULL ORDER BY entry LIMIT ?",
@@ -156,23 +230,20 @@ class _Pruner:
     def _look(
         self, connection: sqlite3.Connection, old: dict[int, list[_Old]], stored: Stored, entry: int, writer: int
     ) -> None:
-        payload, number = stored.envelope.payload, int(stored.place.partition("/")[2])
-        statement = decode_statement(payload)
-        match statement.predicate:
+        payload = stored.envelope.payload
+        match decode_statement(payload).predicate:
             case CallRecord() as record:
-                if is_newer(record, self._before) or _is_open(connection, record) or self._outlives(connection, record):
+                newer = self._pruner.is_newer(record)
+                if newer or _is_open(connection, record) or self._outlives(connection, record):
                     self._ended |= {writer}
                     return
-                last, head = self._end(old, writer)
-                if (number, record.log.sequence, record.log.previous) != (last + 1, last + 1, head):
-                    raise _damage_error(record.log.writer, number)
-                old.setdefault(writer, []).append(_Old(entry, number, hashlib.sha256(payload).hexdigest()))
+                check_follows(record, stored.place, *self._end(old, writer))
+                old.setdefault(writer, []).append(_Old(entry, record.log.sequence, hashlib.sha256(payload).hexdigest()))
             case Checkpoint():
-                if number <= self._end(old, writer)[0]:
+                if int(stored.place.partition("/")[2]) <= self._end(old, writer)[0]:
                     connection.execute(_TAKE_OUT, (entry,))
-            case Pruning() as note:
-                check_pruned(stored, self._keys)
-                self._pruned[writer] = _earlier(connection, writer, entry, note, statement.sha256)
+            case Pruning():
+                self._pruned[writer] = self._pruner.restore(stored, _kept_digests(connection, writer)), entry
 
     def _outlives(self, connection: sqlite3.Connection, record: CallRecord) -> bool:
         """Return whether a record is an outcome whose decision stays. That decision is before it, in any chain."""
@@ -185,48 +256,31 @@ class _Pruner:
         """Return the number and the digest of the last record of a chain that was pruned so far."""
         if writer in old:
             return old[writer][-1].number, old[writer][-1].sha256
-        pruned = self._pruned.get(writer)
-        return (pruned.last, pruned.head) if pruned else (0, GENESIS)
+        pruned, _ = self._pruned.get(writer, (UNPRUNED, 0))
+        return pruned.last, pruned.head
 
     def _replace(self, connection: sqlite3.Connection, writer: int, records: list[_Old]) -> None:
-        pruned = self._pruned.get(writer)
-        digests = hashlib.sha256() if pruned is None else pruned.digests.copy()
-        gone = [] if pruned is None else [_Old(pruned.note, pruned.last, pruned.head)]
-        *gone, last = [*gone, *records]
-        check_pruned(read_stored(connection, last.entry), self._keys)
-        for record in gone:
-            digest = bytes.fromhex(record.sha256)
-            digests.update(digest)
-            connection.execute(
-                "UPDATE log_entries SET key = NULL, payload = NULL, ed25519 = NULL, ml_dsa_65 = NULL, members = NULL,"
-                " proof = NULL, digest = ? WHERE entry = ?",
-                (digest, record.entry),
-            )
-        self._pruned[writer] = _Pruned(digests.copy(), last.number, last.sha256, last.entry)
-        digests.update(bytes.fromhex(last.sha256))
-        self._sign(connection, writer, last, digests.hexdigest())
-
-    def _sign(self, connection: sqlite3.Connection, writer: int, last: _Old, digests_sha256: str) -> None:
+        pruned, note = self._pruned.get(writer, (UNPRUNED, 0))
         (name,) = connection.execute("SELECT name FROM log_writers WHERE writer = ?", (writer,)).fetchone()
-        note = Pruning(
-            writer=name, last=last.number, before=self._before, digests_sha256=digests_sha256, time=self._now
+        *entries, last = [*([note] if note else []), *(each.entry for each in records)]
+        pruned, gone, envelope = self._pruner.extend(
+            pruned, name, [each.sha256 for each in records], read_stored(connection, last)
         )
-        envelope = self._signer.summary(pruning_payload(note, last.sha256))
+        connection.executemany(
+            "UPDATE log_entries SET key = NULL, payload = NULL, ed25519 = NULL, ml_dsa_65 = NULL, members = NULL,"
+            " proof = NULL, digest = ? WHERE entry = ?",
+            zip(gone, entries, strict=True),
+        )
         ed25519, ml_dsa_65 = (signature.data for signature in envelope.signatures)
         connection.execute(
             "UPDATE log_entries SET key = ?, payload = ?, ed25519 = ?, ml_dsa_65 = ?, members = NULL, proof = NULL"
             " WHERE entry = ?",
-            (key_number(connection, self._signer.id), envelope.payload, ed25519, ml_dsa_65, last.entry),
+            (key_number(connection, self._pruner.signer.id), envelope.payload, ed25519, ml_dsa_65, last),
         )
         connection.execute(
-            "UPDATE log_writers SET checkpointed = max(checkpointed, ?) WHERE writer = ?", (last.number, writer)
+            "UPDATE log_writers SET checkpointed = max(checkpointed, ?) WHERE writer = ?", (pruned.last, writer)
         )
-
-
-def is_newer(record: CallRecord, before: str) -> bool:
-    """Return whether a record, or its call, is from `before` or later. The call's time is checked as well, since the
-    clock may have been set back between the two. An outcome whose decision was pruned is judged by its call's time."""
-    return max(record.times.recorded, record.times.received) >= before
+        self._pruned[writer] = pruned, last
 
 
 def comes_alone(record: CallRecord, going: set[str]) -> bool:
@@ -242,23 +296,12 @@ def comes_alone(record: CallRecord, going: set[str]) -> bool:
     return is_alone
 
 
-def _earlier(connection: sqlite3.Connection, writer: int, entry: int, note: Pruning, head: str) -> _Pruned:
-    digests = hashlib.sha256()
-    rows: Any = connection.execute(
-        "SELECT digest FROM log_entries WHERE writer = ? AND length(digest) = 32 ORDER BY number", (writer,)
-    )
-    for (digest,) in rows:
-        digests.update(digest)
-    whole = digests.copy()
-    whole.update(bytes.fromhex(head))
-    if whole.hexdigest() != note.digests_sha256:
-        raise _damage_error(note.writer, note.last)
-    return _Pruned(digests, note.last, head, entry)
-
-
-def _damage_error(writer: str, number: int) -> AttestationError:
-    place = f"{writer}/{number}"
-    return AttestationError(f"{place} is damaged, or is not what follows there", place)
+def _kept_digests(connection: sqlite3.Connection, writer: int) -> Any:
+    kept = hashlib.sha256()
+    query = "SELECT digest FROM log_entries WHERE writer = ? AND length(digest) = 32 ORDER BY number"
+    for (digest,) in connection.execute(query, (writer,)):
+        kept.update(digest)
+    return kept
 
 
 def _is_open(connection: sqlite3.Connection, record: CallRecord) -> bool:

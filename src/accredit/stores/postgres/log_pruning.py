@@ -1,20 +1,13 @@
 """Prunes the log in a PostgreSQL database, as `stores.audit_log.pruning` does it in a file. Blocking.
 
-For each writer, in the order of its chain:
+The rules are the same. Here one chain is pruned after the other, each in steps that are transactions. One that stops
+before the outcome of a decision in another one is tried again once that was pruned. The digests of removed records go
+into `log_pruned`.
 
-- [records] Records from before the given time are removed. Pruning stops at the first record that is newer, whose call
-  is still open, or that is the outcome of a decision in another chain that stays. (If that chain is to be pruned too,
-  it is pruned first.) Each record must follow the one before it, and earlier pruned ones must match their note, since
-  the new note is signed for all of them. So a trusted key must have signed the last record, which vouches for those
-  before it, and the earlier note.
-- [digests] The SHA-256 of all removed records but the last go into `log_pruned`. A note signed for all of them takes
-  the last one's place.
-- [checkpoints] Checkpoints that the note covers are removed as well.
-
-This is done in steps, each one complete transaction. A deleted row stays in its table's file. So the tables of the days
-from which records were removed are then rebuilt, or dropped (`schema`). That has to wait for readers of the log; after
-a while it is given up, and reported. It needs a user of `accredit_admin`. Not guaranteed: the database's write-ahead
-log, standbys, file systems, disks and backups may keep deleted rows.
+A deleted row stays in its table's file. So the tables of the days from which records were removed are then rebuilt, or
+dropped (`schema`). That has to wait for readers of the log; after a while it is given up, and reported. It needs a user
+of `accredit_admin`. Not guaranteed: the database's write-ahead log, standbys, file systems, disks and backups may keep
+deleted rows.
 """
 
 # ruff: noqa: S608 - statements are made of constants
@@ -23,14 +16,23 @@ import datetime
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from accredit.attest import CallRecord, LogSigner, Pruning, decode_statement, pruning_payload, timestamp
-from accredit.attest.statements import GENESIS
-from accredit.errors import AttestationError, StoreUnavailable
+from accredit.attest import CallRecord, LogSigner, decode_statement, timestamp
+from accredit.errors import StoreUnavailable
 from accredit.limits import RECORDS_OF_A_CALL
-from accredit.stores.audit_log.author import Keys, check_pruned, read_phases
-from accredit.stores.audit_log.pruning import EMPTY_LOG_SECONDS, PRUNE_ENTRIES, PruneReport, comes_alone, is_newer
+from accredit.stores.audit_log.author import Keys, read_phases
+from accredit.stores.audit_log.pruning import (
+    EMPTY_LOG_SECONDS,
+    PRUNE_ENTRIES,
+    UNPRUNED,
+    PrunedChain,
+    Pruner,
+    PruneReport,
+    check_follows,
+    comes_alone,
+    damaged_chain,
+)
 from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import Connection, DatabaseFailed, Row
 from accredit.stores.postgres.log_reader import DAYS, DIGESTS, LOG_ROW_BYTES, NOTE, RECORD
@@ -46,7 +48,9 @@ _LOCK_NOT_AVAILABLE = "55P03"
 
 _MAY = "SELECT has_table_privilege('log_entries', 'DELETE')"
 _LOCK = "SELECT pg_try_advisory_lock(hashtext('accredit log prune'))"
-"""SQL: take the lock of pruning, which is held until the connection ends."""
+_UNLOCK = "SELECT pg_advisory_unlock(hashtext('accredit log prune'))"
+"""SQL: take and release the lock of pruning. If it is not released, the server does so, soon after the connection has
+ended."""
 _WRITERS = "SELECT writer, name FROM log_writers WHERE records > 0 ORDER BY writer"
 _NOTE = f"SELECT max(number) FROM log_entries WHERE writer = $1 AND kind = {NOTE}"
 _DIGESTS = f"SELECT first, last, {DIGESTS} FROM log_pruned WHERE writer = $1 AND first > $2 ORDER BY first LIMIT 64"
@@ -63,15 +67,6 @@ _ADD_NOTE = f"""
 INSERT INTO log_entries (day, writer, kind, number, key, payload, ed25519, ml_dsa_65)
 SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date, $1, {NOTE}, $2, key, $4, $5, $6 FROM log_keys WHERE id = $3"""
 _UNCLEAN = f"{DAYS} AND pg_stat_get_tuples_deleted(inhrelid) > 0"
-
-
-class _Pruned(NamedTuple):
-    """The pruned part of a chain: a SHA-256 object that has taken the digests of all its records but the last, and the
-    last record's number and digest."""
-
-    digests: Any
-    last: int
-    head: str
 
 
 class _Writer(NamedTuple):
@@ -102,12 +97,13 @@ def prune(
     """
     link = Blocking(database)
     records, days = 0, set[datetime.date]()
+    pruner = Pruner(signer, (*trusted, *signer.keys), timestamp(before_ms), timestamp(now_ms))
     try:
         writers = link.run(_begin)
         while writers:
             begun, held = records, list[_Writer]()
             for writer in writers:
-                chain = _Chain(writer, signer, (*trusted, *signer.keys), timestamp(before_ms), timestamp(now_ms))
+                chain = _Chain(writer, pruner)
                 while not chain.done:
                     chain = link.run(chain.step)
                     on_progress(records + chain.count)
@@ -117,6 +113,7 @@ def prune(
             writers = held if records > begun else []  # their obstacles may have been pruned meanwhile
         deadline = time.monotonic() + EMPTY_LOG_SECONDS
         cleared = [_clear_day(link, day, deadline) for day in sorted(days.union(link.run(_unclean)))]
+        link.run(_end)
     finally:
         link.close()
     return PruneReport(records, all(cleared))
@@ -132,6 +129,10 @@ async def _begin(connection: Connection) -> list[_Writer]:
     await connection.fetch("SELECT log_make_days()")  # notes are entries of today
     await connection.fetch("SET enable_seqscan = off")  # a scan of the whole log in every step would take for ever
     return [_Writer(*row) for row in await connection.fetch(_WRITERS)]
+
+
+async def _end(connection: Connection) -> None:
+    await connection.fetch(_UNLOCK)
 
 
 async def _unclean(connection: Connection) -> list[datetime.date]:
@@ -164,10 +165,9 @@ def _clear_day(link: Blocking, day: datetime.date, deadline: float) -> bool:
 class _Chain:
     """One writer's chain while it is pruned. `step` returns the state after one step."""
 
-    def __init__(self, writer: _Writer, signer: LogSigner, keys: Keys, before: str, now: str) -> None:
-        self._writer, self._signer, self._keys = writer, signer, keys
-        self._before, self._now = before, now
-        self._pruned: _Pruned | None = None
+    def __init__(self, writer: _Writer, pruner: Pruner) -> None:
+        self._writer, self._pruner = writer, pruner
+        self._pruned: PrunedChain | None = None
         self._going: set[str] = set()
         self.is_held = False
         """Whether pruning of this chain stopped before an outcome whose decision still exists."""
@@ -177,7 +177,7 @@ class _Chain:
 
     async def step(self, connection: Connection) -> "_Chain":
         """Prune the next records, in one transaction."""
-        following = _Chain(self._writer, self._signer, self._keys, self._before, self._now)
+        following = _Chain(self._writer, self._pruner)
         following._going = set(self._going)
         async with connection.transaction():
             pruned = self._pruned or await self._earlier(connection)
@@ -186,7 +186,7 @@ class _Chain:
             old: list[_Old] = []
             head = pruned.head
             for row in rows:
-                found = await following._old(connection, row, pruned.last + len(old) + 1, head)
+                found = await following._old(connection, row, pruned.last + len(old), head)
                 if found is None or found.number == first_open:
                     break
                 old.append(found)
@@ -197,41 +197,31 @@ class _Chain:
         following.done = len(old) < PRUNE_ENTRIES
         return following
 
-    async def _earlier(self, connection: Connection) -> _Pruned:
-        digests = hashlib.sha256()
+    async def _earlier(self, connection: Connection) -> PrunedChain:
         ((number,),) = await connection.fetch(_NOTE, self._writer.number)
         if number is None:
-            return _Pruned(digests, 0, GENESIS)
-        stored = await read_stored(connection, self._writer.number, NOTE, number)
-        statement = decode_statement(stored.envelope.payload)
-        note, fed = statement.predicate, 0
-        if not isinstance(note, Pruning) or note.last != number:
-            raise self._damaged(number)
-        check_pruned(stored, self._keys)
+            return UNPRUNED
+        digests, fed = hashlib.sha256(), 0
         while rows := await connection.fetch(_DIGESTS, self._writer.number, fed):
             for first, last, some in rows:
                 if first != fed + 1 or some is None:
-                    raise self._damaged(first)
+                    raise damaged_chain(f"{self._writer.name}/{first}")
                 digests.update(some)
                 fed = last
-        whole = digests.copy()
-        whole.update(bytes.fromhex(statement.sha256))
-        if fed != number - 1 or whole.hexdigest() != note.digests_sha256:
-            raise self._damaged(number)
-        return _Pruned(digests, number, statement.sha256)
+        return self._pruner.restore(await read_stored(connection, self._writer.number, NOTE, number), digests)
 
-    async def _old(self, connection: Connection, row: Row, expected: int, head: str) -> _Old | None:
+    async def _old(self, connection: Connection, row: Row, last: int, head: str) -> _Old | None:
         """Return the next record, or None if it is not old enough to be pruned. Raises `AttestationError` if it does
-        not follow the record before it."""
+        not follow the record before it, which has this number and digest."""
         number, day, payload = row
+        place = f"{self._writer.name}/{number}"
         if payload is None:
             payload = (await read_stored(connection, self._writer.number, RECORD, number)).envelope.payload
         record = decode_statement(payload).predicate
-        if number != expected or not isinstance(record, CallRecord):
-            raise self._damaged(number)
-        if (record.log.writer, record.log.sequence, record.log.previous) != (self._writer.name, number, head):
-            raise self._damaged(number)
-        if is_newer(record, self._before) or await self._outlives(connection, record):
+        if not isinstance(record, CallRecord):
+            raise damaged_chain(place)
+        check_follows(record, place, last, head)
+        if self._pruner.is_newer(record) or await self._outlives(connection, record):
             return None
         return _Old(number, day, hashlib.sha256(payload).hexdigest())
 
@@ -243,35 +233,17 @@ class _Chain:
             self.is_held = (call, "decision") in read_phases(payloads)
         return self.is_held
 
-    async def _replace(self, connection: Connection, pruned: _Pruned, old: Sequence[_Old]) -> _Pruned:
-        writer, last = self._writer.number, old[-1]
-        check_pruned(await read_stored(connection, writer, RECORD, last.number), self._keys)
-        gone = b"".join(bytes.fromhex(each.sha256) for each in old[:-1])
-        if pruned.last:
-            gone = bytes.fromhex(pruned.head) + gone
-        ((removed,),) = await connection.fetch(_REMOVE, writer, last.number)
+    async def _replace(self, connection: Connection, pruned: PrunedChain, old: Sequence[_Old]) -> PrunedChain:
+        writer, last = self._writer, old[-1].number
+        stored = await read_stored(connection, writer.number, RECORD, last)
+        longer, gone, note = self._pruner.extend(pruned, writer.name, [each.sha256 for each in old], stored)
+        ((removed,),) = await connection.fetch(_REMOVE, writer.number, last)
         if removed != len(old):
-            raise self._damaged(last.number)
-        first = max(pruned.last, 1)
+            raise damaged_chain(f"{writer.name}/{last}")
         if gone:
-            await connection.fetch(_KEEP, writer, first, last.number - 1, gone)
-        digests = pruned.digests.copy()
-        digests.update(gone)
-        whole = digests.copy()
-        whole.update(bytes.fromhex(last.sha256))
-        note = Pruning(
-            writer=self._writer.name,
-            last=last.number,
-            before=self._before,
-            digests_sha256=whole.hexdigest(),
-            time=self._now,
-        )
-        envelope = self._signer.summary(pruning_payload(note, last.sha256))
-        ed25519, ml_dsa_65 = (signature.data for signature in envelope.signatures)
-        await connection.fetch(_ADD_KEY, self._signer.id)
-        await connection.fetch(_ADD_NOTE, writer, last.number, self._signer.id, envelope.payload, ed25519, ml_dsa_65)
-        return _Pruned(digests, last.number, last.sha256)
-
-    def _damaged(self, number: int) -> AttestationError:
-        place = f"{self._writer.name}/{number}"
-        return AttestationError(f"{place} is damaged, or is not what follows there", place)
+            await connection.fetch(_KEEP, writer.number, max(pruned.last, 1), last - 1, b"".join(gone))
+        key = self._pruner.signer.id
+        await connection.fetch(_ADD_KEY, key)
+        signatures = (signature.data for signature in note.signatures)
+        await connection.fetch(_ADD_NOTE, writer.number, last, key, note.payload, *signatures)
+        return longer
