@@ -36,6 +36,7 @@ from accredit.ratify import (
     present,
 )
 from accredit.stores import MemoryStore
+from accredit.tokens import VerifiedToken
 
 T = TypeVar("T")
 Answer = Callable[[Need], object]
@@ -219,10 +220,15 @@ GOOD: dict[type[object], object] = {
 
 
 def script(
-    call: GuardedCall, policy: Policy, answers: Answer | None = None, now: int = NOW, pins: Pins | None = None
+    call: GuardedCall,
+    policy: Policy,
+    answers: Answer | None = None,
+    now: int = NOW,
+    pins: Pins | None = None,
+    token: VerifiedToken | None = None,
 ) -> tuple[Decision, list[Need]]:
     """A decision driven by hand: what it comes to, and what it asked. An answer that is an exception is raised."""
-    steps = decide(call, policy, now, pins=pins)
+    steps = decide(call, policy, now, token, pins=pins)
     needs: list[Need] = []
     try:
         need = next(steps)

@@ -87,6 +87,9 @@ def test_where_tokens_are_tied_to_agents_no_other_token_gets_as_far_as_a_questio
     steps = decide(proven(call()), policy(bind_agent=True), NOW, token)
     if subject == AGENT.id:
         assert isinstance(next(steps), LookAtChallenge)
+        decision, _ = script(proven(call()), policy(bind_agent=True), token=token)
+        assert decision.authority is not None
+        assert decision.authority.token_subject == AGENT.id
         return
     with pytest.raises(StopIteration) as ended:
         next(steps)
@@ -329,11 +332,16 @@ def test_only_a_sensitive_call_says_that_its_challenge_must_have_been_issued() -
 
 
 def test_what_is_looked_at_is_what_is_spent_and_is_for_this_very_call() -> None:
-    asked = call("pay", {"amount": 1, "currency": "EUR"})
-    challenge = draw()
-    _, needs = script(proven(asked, challenge=challenge), policy())
-    seen = [(need.challenge, need.request_hash) for need in needs if isinstance(need, LookAtChallenge | SpendChallenge)]
-    assert seen == [(challenge, asked.request_hash("payments:send"))] * 2
+    for asked, scope, looks in (
+        (call("pay", {"amount": 1, "currency": "EUR"}), "payments:send", 1),
+        (CANCEL, "", 2),
+    ):
+        challenge = draw()
+        _, needs = script(proven(asked, challenge=challenge), policy(), answers_with(task()))
+        seen = [
+            (need.challenge, need.request_hash) for need in needs if isinstance(need, LookAtChallenge | SpendChallenge)
+        ]
+        assert seen == [(challenge, asked.request_hash(scope))] * (looks + 1)
 
 
 def test_what_was_spent_is_remembered_for_as_long_as_it_could_be_fresh__which_its_proof_alone_says() -> None:
@@ -527,6 +535,7 @@ def test_to_change_a_task_needs_what_its_call_needed__and_takes_no_use(
         assert decision.refusal is not None
         assert "49" in decision.refusal.message
         assert "constraint[0]" not in decision.refusal.message, "that is for programs"
+        assert str(decision.refusal.data["reason"]).startswith("constraint_denied: cert 0: constraint[0] ")
 
 
 @pytest.mark.parametrize(("pins", "refused"), [(PINS, False), (None, True)])

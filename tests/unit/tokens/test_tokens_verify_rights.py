@@ -3,12 +3,14 @@
 import pytest
 from tests.world.issuer import AUDIENCE
 
-from accredit.errors import AmbiguousToken, InsufficientScope, InvalidToken, MissingToken
+from accredit.errors import AmbiguousToken, InsufficientScope, InvalidToken, MissingToken, TokenError
 from accredit.tokens import (
     Issuer,
     VerifiedToken,
     challenge,
     check_policy,
+    check_present,
+    check_session,
     check_tool,
     may_use,
     metadata,
@@ -25,10 +27,24 @@ def token(
     denied: frozenset[str] = frozenset(),
     scopes: frozenset[str] = frozenset(),
     policy: str | None = None,
+    session: str | None = None,
 ) -> VerifiedToken:
     return VerifiedToken(
-        "i", "s", 7, "ab", allowed_tools=allowed, denied_tools=denied, scopes=scopes, policy_digest=policy
+        "i",
+        "s",
+        7,
+        "ab",
+        allowed_tools=allowed,
+        denied_tools=denied,
+        scopes=scopes,
+        policy_digest=policy,
+        session=session,
     )
+
+
+def words(refused: TokenError) -> tuple[str, str]:
+    """What the log says, and what the client is told."""
+    return refused.reason, refused.detail
 
 
 @pytest.mark.parametrize(
@@ -55,6 +71,7 @@ def test_lists_and_calls_agree_on_the_tools_of_a_token(
     with pytest.raises(InsufficientScope, match="the token may not use this tool") as refused:
         check_tool(found, "send")
     assert (refused.value.status, refused.value.scopes) == (403, ())
+    assert refused.value.reason == "not one of the token's tools"
 
 
 def test_a_tool_may_ask_for_a_scope_of_the_token() -> None:
@@ -62,7 +79,36 @@ def test_a_tool_may_ask_for_a_scope_of_the_token() -> None:
     with pytest.raises(InsufficientScope) as refused:
         check_tool(token(scopes=frozenset({"mail:read"})), "send", "mail:send")
     assert refused.value.scopes == ("mail:send",)
+    assert words(refused.value) == ("lacks the tool's scope", "the token lacks the scope of this tool")
     assert may_use(token(), "send")  # it is listed, or nobody would learn which scope to ask for
+
+
+def test_who_sends_no_token_calls_only_what_asks_for_none() -> None:
+    check_tool(None, "send")
+    with pytest.raises(MissingToken) as refused:
+        check_tool(None, "send", "mail:send")
+    assert words(refused.value) == ("no token for a tool that asks for its scope", "this tool needs a bearer token")
+    check_present(token())
+    with pytest.raises(MissingToken) as missing:
+        check_present(None)
+    assert words(missing.value) == ("no token", "a bearer token is required")
+
+
+def test_a_tool_that_was_not_found_is_no_tool_that_asks_for_no_scope() -> None:
+    with pytest.raises(TypeError, match="NoneType, not a text"):
+        check_tool(token(), "send", None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_a_token_of_one_session_is_no_good_in_another() -> None:
+    check_session(token(session="a"), "a")
+    check_session(token(), "a")
+    for other in ("b", ""):
+        with pytest.raises(InvalidToken) as refused:
+            check_session(token(session="a"), other)
+        assert words(refused.value) == (
+            "names another session",
+            "the token is good in one session, and this is not it",
+        )
 
 
 def test_a_token_outlives_no_change_of_its_policy() -> None:
