@@ -204,6 +204,22 @@ async def test_where_nobody_proves_anything_definitions_are_held_to_all_the_same
         assert len(way.received("tools/call")) == 2
 
 
+@everywhere
+async def test_a_changed_tool_runs_by_no_notification_and_no_other_spelling_either__a_lenient_server_would_run_it(
+    name: str, trust: Trust, listed: Listed
+) -> None:
+    listed.say(described("pay", POISONED))
+    async with with_pins(name, trust, listed, required=False) as way:
+        for method, has_id in (("tools/call", False), ("Tools/Call", False), ("Tools/Call", True)):
+            posted = post(way.era, method, PAY)
+            call = json.loads(posted.body)
+            if not has_id:
+                del call["id"]
+            answer = await way.send(type(posted)(posted.headers, compact(call)))
+            assert json.loads(answer.body)["error"]["code"] == (-32601 if has_id else -32600)
+        assert [came for came in way.received() if "call" in came["method"].lower()] == []
+
+
 async def test_in_a_batch_a_call_of_a_changed_tool_is_refused_and_the_others_pass(trust: Trust, listed: Listed) -> None:
     def member(id: int, params: dict[str, Any]) -> dict[str, Any]:
         return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}

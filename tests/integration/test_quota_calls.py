@@ -13,6 +13,7 @@ from tests.integration.test_many_servers import modern
 from tests.integration.test_tutorial import ROOT
 from tests.world.agents import agent_files
 from tests.world.authorization import Signed, Trust
+from tests.world.calls import Posted, compact, post
 from tests.world.command import Serving, accredit
 from tests.world.many_servers import Several
 from tests.world.recorded import calls_of, records_at
@@ -57,6 +58,11 @@ async def test_with_proofs_off_a_quota_of_the_server_holds_for_all_callers(
     async with Route(name, trust, tmp_path, **more) as route:
         answers = [await route.ask("tools/call", INBOX) for _ in range(3)]
         listed = await route.ask("tools/list", {})
+        for method in ("tools/call", "Tools/Call"):  # no notification is a call that nobody counts
+            call = compact({"jsonrpc": "2.0", "method": method, "params": INBOX})
+            answer = await route.send(Posted(post(route.era, method, INBOX).headers, call))
+            assert json.loads(answer.body)["error"]["code"] == -32600
+        assert len(route.received("tools/call", "Tools/Call")) == 2
     assert errors(answers) == ["", "", "quota_exceeded"]
     assert "result" in listed
 

@@ -255,8 +255,7 @@ class Gate:
     def _notification(self, notification: Notification, call: Call) -> Notification | None:
         if self._recorder is not None and notification.method == "notifications/cancelled":
             self._recorder.taken_back(call.session, member_id(notification, "requestId"))
-        guards = self._judge.of_proofs or self._bearer is not None or self._recorder is not None
-        guarded = (guards and looks_guarded(notification.method)) or self._is_own_tool(notification)
+        guarded = (not self._is_open and looks_guarded(notification.method)) or self._is_own_tool(notification)
         if brings_state(notification) or guarded:
             # A server might act on it, though no answer is expected.
             raise RequestError(INVALID_REQUEST, "Invalid Request: a call needs an id")
@@ -377,10 +376,11 @@ class Gate:
 
     def _check_caller(self, request: Request, call: Call) -> None:
         """Raise the error that the call has for its caller's token. If there is none, raise the refusal of a guarded
-        call or a list without a token."""
+        call or a list without a token, and of a method that only resembles a guarded one."""
         if call.error is not None:
             raise call.error
-        if call.token is None and self._bearer is not None and (request.method in LISTS or is_guarded(request)):
+        needs_token = is_guarded(request) or request.method in LISTS
+        if needs_token and call.token is None and self._bearer is not None:
             self._bearer.require(None)
 
     async def _record(self, request: Request, call: Call, refused: AccreditError | None) -> OpenCall | None:
