@@ -1,10 +1,10 @@
 """Sends spans and metrics to a collector: OTLP over HTTP. I/O: its own thread, and the given sender.
 
 OpenTelemetry's message classes come with `accredit[telemetry]`. Only the exporter's thread uses them, and no call waits
-for it. If the collector is unavailable for a while, spans are sent again for `EXPORT_KEEP_SECONDS`, at growing intervals. After
-that they are dropped and counted; so are spans that find the bounded queue full. Metrics are not sent again: they are
-cumulative, so the next message makes up for a lost one. Thus a slow, absent or hostile collector costs no memory beyond
-the queue and one message.
+for it. If the collector is unavailable for a while, spans are sent again for `EXPORT_KEEP_SECONDS`, at growing
+intervals. After that they are dropped and counted; so are spans that find the bounded queue full. Metrics are not sent
+again: they are cumulative, so the next message makes up for a lost one. Thus a slow, absent or hostile collector costs
+no memory beyond the queue and one message.
 """
 
 import asyncio
