@@ -6,19 +6,21 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry import trace
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.exporter.otlp.proto.common import metrics_encoder, trace_encoder
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
 from opentelemetry.sdk import resources
 from opentelemetry.sdk import trace as sdk
+from opentelemetry.sdk.metrics import export as sdk_metrics
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from tests.world.calls import http as answer_of
 from tests.world.command import wait_until
@@ -29,14 +31,16 @@ from accredit import __version__
 from accredit.errors import CollectorError
 from accredit.net.otlp import MAX_COLLECTOR_BYTES, MAX_RETRY_AFTER_SECONDS, Collector
 from accredit.telemetry import export
-from accredit.telemetry.export import MAX_EXPORT_LOOKUPS, Encoding, Exporter, rejected_count
-from accredit.telemetry.families import SERVER_SECONDS, SPANS
+from accredit.telemetry.export import MAX_EXPORT_LOOKUPS, Exporter, rejected_count
+from accredit.telemetry.families import DECISIONS, LOG_QUEUE, SERVER_SECONDS, SPANS, Family
+from accredit.telemetry.messages import encode_metrics, encode_spans
 from accredit.telemetry.tracing import MAX_WAITING_SPANS, SPANS_AT_ONCE, Span, TraceContext
 
-pytestmark = [pytest.mark.holds("telemetry/export"), pytest.mark.holds("telemetry/span_messages")]
+pytestmark = [pytest.mark.holds("telemetry/export"), pytest.mark.holds("telemetry/messages")]
 
 CONTEXT = TraceContext("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", True)
 SPAN = Span("server", "tools/call pay", CONTEXT, "1" * 16, 10**18, 10**18 + 5, {"a": "b"}, True, CONTEXT)
+ABOUT = {"service.name": "mail gateway", "service.version": __version__, "service.instance.id": "1"}
 SECRET = "s3cr3t-of-the-collector"
 
 
@@ -414,8 +418,7 @@ def test_spans_and_metrics_are_what_a_collector_reads(monkeypatch: pytest.Monkey
     measured.metrics.durations(SERVER_SECONDS, "").observe((("tools/call", "pay"), ""), 0.3)
     measured.metrics.decisions.add(("deny", "ratify_expired"))
     measured.metrics.log_queue.set(3)
-    encoding = Encoding("mail gateway", "1", measured.metrics.slot.started)
-    texts = encoding.of_spans([SPAN]), encoding.of_metrics(measured.metrics.slot.mine())
+    texts = encode_spans([SPAN], ABOUT), encode_metrics(measured.metrics.slot.mine(), ABOUT, 1, 2)
     assert SECRET.encode() not in b"".join(texts)
     with collecting() as collector:
         collector.take("/v1/traces", texts[0])
@@ -449,18 +452,17 @@ def test_a_span_is_the_message_that_the_sdk_makes_of_one(
     kind: Literal["server", "client"], parent: str | None, link: TraceContext | None
 ) -> None:
     span = SPAN._replace(kind=kind, parent_id=parent, link=link, error=link is None)
-    said = Encoding("mail gateway", "1", 0).of_spans([span, span])
+    said = encode_spans([span, span], ABOUT)
 
     def context(of: TraceContext, *, remote: bool) -> trace.SpanContext:
         return trace.SpanContext(int(of.trace_id, 16), int(of.span_id, 16), remote, trace.TraceFlags(1))
 
     from_client = kind == "server"
-    named = {"service.name": "mail gateway", "service.version": __version__, "service.instance.id": "1"}
     theirs = sdk.ReadableSpan(
         span.name,
         context(span.context, remote=False),
         context(CONTEXT._replace(span_id=parent), remote=from_client) if parent is not None else None,
-        resources.Resource(named),
+        resources.Resource(ABOUT),
         span.attributes,
         links=[trace.Link(context(link, remote=True))] if link is not None else (),
         kind=trace.SpanKind.SERVER if from_client else trace.SpanKind.CLIENT,
@@ -469,4 +471,34 @@ def test_a_span_is_the_message_that_the_sdk_makes_of_one(
         end_time=span.end_ns,
         instrumentation_scope=InstrumentationScope("accredit", __version__),
     )
-    assert ExportTraceServiceRequest.FromString(said) == encode_spans([theirs, theirs])
+    assert ExportTraceServiceRequest.FromString(said) == trace_encoder.encode_spans([theirs, theirs])
+
+
+def test_metrics_are_the_message_that_the_sdk_makes_of_them() -> None:
+    def point(value: float, **attributes: str) -> sdk_metrics.NumberDataPoint:
+        return sdk_metrics.NumberDataPoint(attributes, 1, 2, value)
+
+    def metric(family: Family, name: str, unit: str, data: Any) -> sdk_metrics.Metric:
+        return sdk_metrics.Metric(name, family.help, unit, data)
+
+    counts, unknown = [1, *[0] * len(SERVER_SECONDS.bounds)], cast("Any", None)
+    seconds = sdk_metrics.HistogramDataPoint(
+        {"mcp.method.name": "ping"}, 1, 2, 1, 0.5, counts, SERVER_SECONDS.bounds, unknown, unknown
+    )
+    decisions = [point(3.0, **{"accredit.verdict": "allow"}), point(1.0, **{"accredit.verdict": "deny"})]
+    cumulative = sdk_metrics.AggregationTemporality.CUMULATIVE
+    theirs = [
+        metric(SERVER_SECONDS, "mcp.server.operation.duration", "s", sdk_metrics.Histogram([seconds], cumulative)),
+        metric(DECISIONS, "accredit.decisions", "1", sdk_metrics.Sum(decisions, cumulative, True)),
+        metric(LOG_QUEUE, "accredit.log_queue", "1", sdk_metrics.Gauge([point(7.0)])),
+    ]
+    scope = sdk_metrics.ScopeMetrics(InstrumentationScope("accredit", __version__), theirs, "")
+    data = sdk_metrics.MetricsData([sdk_metrics.ResourceMetrics(resources.Resource(ABOUT), [scope], "")])
+    series = [
+        (SERVER_SECONDS, ("ping", "", "", ""), [*map(float, counts), 0.5]),
+        (DECISIONS, ("allow", ""), [3.0]),
+        (DECISIONS, ("deny", ""), [1.0]),
+        (LOG_QUEUE, (), [7.0]),
+    ]
+    said = ExportMetricsServiceRequest.FromString(encode_metrics(series, ABOUT, 1, 2))
+    assert said == metrics_encoder.encode_metrics(data)

@@ -12,7 +12,7 @@ from accredit.config.load import Loaded
 from accredit.errors import ConfigurationError
 
 _ADMIN = ("prometheus_client",)
-_TELEMETRY = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.common")
+_TELEMETRY = ("opentelemetry.proto",)
 
 
 class WatchSettings(NamedTuple):

@@ -1,21 +1,21 @@
 """Sends spans and metrics to a collector: OTLP over HTTP. I/O: its own thread, and the given sender.
 
-The OpenTelemetry SDK comes with `accredit[telemetry]`. Only the exporter's thread uses it, and no call waits for it. If
-the collector is unavailable for a while, spans are sent again for `EXPORT_KEEP_SECONDS`, at growing intervals. After
-that they are dropped and counted; so are spans that find the bounded queue full. Metrics are not sent again: they are
-cumulative, so the next message makes up for a lost one. Thus a slow, absent or hostile collector costs no memory beyond
-the queue and one message.
+OpenTelemetry's message classes come with `accredit[telemetry]`. Only the exporter's thread uses them, and no call waits
+for it. If the collector is unavailable for a while, spans are sent again for `EXPORT_KEEP_SECONDS`, at growing
+intervals. After that they are dropped and counted; so are spans that find the bounded queue full. Metrics are not sent
+again: they are cumulative, so the next message makes up for a lost one. Thus a slow, absent or hostile collector costs
+no memory beyond the queue and one message.
 """
 
 import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from secrets import SystemRandom
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from accredit import __version__
 from accredit.base.clock import unix_ns
@@ -23,22 +23,9 @@ from accredit.base.deferred import Deferred
 from accredit.base.log_events import log_event
 from accredit.errors import CollectorError
 from accredit.limits import EXPORT_SECONDS
-from accredit.telemetry.board import Labels
-from accredit.telemetry.families import Family
+from accredit.telemetry.messages import encode_metrics, encode_spans
 from accredit.telemetry.metrics import Metrics
-from accredit.telemetry.span_messages import spans_request
-from accredit.telemetry.tracing import Span, SpanQueue
-
-if TYPE_CHECKING:
-    from opentelemetry.exporter.otlp.proto.common import metrics_encoder
-    from opentelemetry.sdk import resources
-    from opentelemetry.sdk.metrics import export as measured
-    from opentelemetry.sdk.util import instrumentation
-else:
-    metrics_encoder = Deferred("opentelemetry.exporter.otlp.proto.common.metrics_encoder")
-    resources = Deferred("opentelemetry.sdk.resources")
-    measured = Deferred("opentelemetry.sdk.metrics.export")
-    instrumentation = Deferred("opentelemetry.sdk.util.instrumentation")
+from accredit.telemetry.tracing import SpanQueue
 
 EXPORT_SPANS_SECONDS = 5.0
 """How many seconds a span may wait for others to be sent with. It is the SDK's default, too."""
@@ -59,7 +46,6 @@ answers: Any = Deferred("opentelemetry.proto.collector.logs.v1.logs_service_pb2"
 protobuf: Any = Deferred("google.protobuf.message")
 
 _log = logging.getLogger("accredit.telemetry")
-_SCOPE = "accredit"
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -121,7 +107,7 @@ class Exporter:
         self._metrics = metrics
         self._queue = queue
         self._collector = collector
-        self._service = (service, instance)
+        self._about = {"service.name": service, "service.version": __version__, "service.instance.id": instance}
         self._wake = threading.Event()
         self._stopping = False
         self._problem = ""
@@ -151,7 +137,6 @@ class Exporter:
 
     def _serve(self, runner: asyncio.Runner) -> None:
         collector = runner.run(_make_collector(self._collector))
-        encoding = Encoding(*self._service, self._metrics.slot.started)
         metrics_due = monotonic() + EXPORT_METRICS_SECONDS
         while not self._stopping:
             now = monotonic()
@@ -160,18 +145,18 @@ class Exporter:
             self._wake.clear()
             if monotonic() < self._quiet_until:
                 continue  # it was a full queue, or the end
-            self._send_spans(runner, collector, encoding, EXPORT_SECONDS)
+            self._send_spans(runner, collector, EXPORT_SECONDS)
             if monotonic() >= max(metrics_due, self._quiet_until):
                 metrics_due = monotonic() + EXPORT_METRICS_SECONDS
-                self._send_metrics(runner, collector, encoding, EXPORT_SECONDS)
+                self._send_metrics(runner, collector, EXPORT_SECONDS)
         # Each has half of the remaining time; spans beyond one message are dropped.
-        self._send_metrics(runner, collector, encoding, EXPORT_LAST_SECONDS / 2)
-        self._send_spans(runner, collector, encoding, EXPORT_LAST_SECONDS / 2)
+        self._send_metrics(runner, collector, EXPORT_LAST_SECONDS / 2)
+        self._send_spans(runner, collector, EXPORT_LAST_SECONDS / 2)
         with contextlib.suppress(Exception):
             runner.run(collector.aclose())
 
-    def _send_spans(self, runner: asyncio.Runner, collector: Collector, encoding: "Encoding", timeout: float) -> None:
-        while message := self._kept or self._next(encoding):
+    def _send_spans(self, runner: asyncio.Runner, collector: Collector, timeout: float) -> None:
+        while message := self._kept or self._next():
             self._kept, counted = None, self._metrics.spans
             try:
                 rejected = min(self._send(runner, collector, "/v1/traces", message.body, timeout), message.spans)
@@ -187,13 +172,15 @@ class Exporter:
             if self._stopping:
                 return
 
-    def _next(self, encoding: "Encoding") -> _Message | None:
+    def _next(self) -> _Message | None:
         spans = self._queue.take()
-        return _Message(encoding.of_spans(spans), len(spans), monotonic()) if spans else None
+        return _Message(encode_spans(spans, self._about), len(spans), monotonic()) if spans else None
 
-    def _send_metrics(self, runner: asyncio.Runner, collector: Collector, encoding: "Encoding", timeout: float) -> None:
+    def _send_metrics(self, runner: asyncio.Runner, collector: Collector, timeout: float) -> None:
+        slot = self._metrics.slot
+        message = encode_metrics(slot.mine(), self._about, slot.started, unix_ns())
         with contextlib.suppress(CollectorError):
-            self._send(runner, collector, "/v1/metrics", encoding.of_metrics(self._metrics.slot.mine()), timeout)
+            self._send(runner, collector, "/v1/metrics", message, timeout)
 
     def _send(self, runner: asyncio.Runner, collector: Collector, path: str, body: bytes, timeout: float) -> int:
         """Send a message; return how many of its items were rejected. Raises `CollectorError`."""
@@ -228,79 +215,5 @@ def rejected_count(answer: bytes) -> int:
         return 0
 
 
-class Encoding:
-    """Encodes messages in OTLP, with the SDK. They are from `service`, from its process `instance`, with counts since
-    `started`."""
-
-    def __init__(self, service: str, instance: str, started: int) -> None:
-        self._about = {"service.name": service, "service.version": __version__, "service.instance.id": instance}
-        self._resource = resources.Resource(self._about)  # as it is made here nothing comes from the environment
-        self._scope = instrumentation.InstrumentationScope(_SCOPE, __version__)
-        self._started = started
-
-    def of_spans(self, spans: Sequence[Span]) -> bytes:
-        """Return an `ExportTraceServiceRequest`."""
-        return spans_request(spans, self._about, _SCOPE, __version__)
-
-    def of_metrics(self, series: Iterable[tuple[Family, Labels, list[float]]]) -> bytes:
-        """Return an `ExportMetricsServiceRequest`."""
-        now = unix_ns()
-        points: dict[Family, list[Any]] = {}
-        for family, labels, numbers in series:
-            attributes = {_attribute(family, name): value for name, value in zip(family.labels, labels, strict=True)}
-            named = {name: value for name, value in attributes.items() if value}
-            points.setdefault(family, []).append(self._point(family, named, numbers, now))
-        metrics = [self._metric(family, each) for family, each in points.items()]
-        scope = measured.ScopeMetrics(self._scope, metrics, "")
-        return _text(
-            metrics_encoder.encode_metrics(
-                measured.MetricsData([measured.ResourceMetrics(self._resource, [scope], "")])
-            )
-        )
-
-    def _point(self, family: Family, attributes: dict[str, str], numbers: list[float], now: int) -> object:
-        if family.kind != "histogram":
-            return measured.NumberDataPoint(attributes, self._started, now, numbers[0])
-        *buckets, total = numbers
-        counts, unknown = [*map(int, buckets)], cast("Any", None)  # the least and the most are not kept
-        return measured.HistogramDataPoint(
-            attributes, self._started, now, sum(counts), total, counts, family.bounds, unknown, unknown
-        )
-
-    def _metric(self, family: Family, points: list[Any]) -> "measured.Metric":
-        cumulative = measured.AggregationTemporality.CUMULATIVE
-        data: Any
-        if family.kind == "histogram":
-            data = measured.Histogram(points, cumulative)
-        elif family.kind == "counter":
-            data = measured.Sum(points, cumulative, True)
-        else:
-            data = measured.Gauge(points)
-        return measured.Metric(_name(family), family.help, "s" if "seconds" in family.name else "1", data)
-
-
 async def _make_collector(collector: Callable[[], Collector]) -> Collector:
     return collector()
-
-
-def _text(message: Any) -> bytes:
-    return bytes(message.SerializeToString())
-
-
-def _name(family: Family) -> str:
-    """Return a metric's name in OTLP."""
-    if family.otel:
-        return family.otel
-    return family.name.removesuffix("_total").removesuffix("_seconds").replace("accredit_", "accredit.", 1)
-
-
-_ATTRIBUTES = {
-    "mcp_method_name": "mcp.method.name",
-    "gen_ai_tool_name": "gen_ai.tool.name",
-    "error_type": "error.type",
-    "server": "accredit.server",
-}
-
-
-def _attribute(family: Family, label: str) -> str:
-    return _ATTRIBUTES.get(label, f"accredit.{label}") if family.labels else label

@@ -53,7 +53,7 @@ def test_what_can_t_be_used_is_an_error_that_quotes_no_secret(tmp_path: Path, te
     [
         ("prometheus_client", "[admin]\nport = 0\n", "admin.port"),
         ("opentelemetry", '[telemetry]\nendpoint = "http://127.0.0.1:4318"\n', "telemetry.endpoint"),
-        ("opentelemetry.sdk", '[telemetry]\nendpoint = "http://127.0.0.1:4318"\n', "telemetry.endpoint"),
+        ("opentelemetry.proto", '[telemetry]\nendpoint = "http://127.0.0.1:4318"\n', "telemetry.endpoint"),
     ],
 )
 def test_without_the_libraries_it_is_said_what_to_install(
