@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from tests.world.stores import NOW, SHARED_URLS, URLS, opened_tasks
+from tests.world.thief import Thief
 
 from accredit import limits
 from accredit.errors import ClockSetBack, StoreUnavailable
@@ -45,6 +46,17 @@ async def test_a_task_is_known_as_long_as_it_was_told_to_and_no_longer(opening: 
         assert await store.find(key(1), now=NOW + 60) == odd
         assert await store.find(key(1), now=NOW + 61) is None
         assert await store.find(key(2), now=NOW) is None
+
+
+@pytest.mark.parametrize("url", SHARED_URLS)
+async def test_a_row_whose_names_are_no_text_is_no_task__and_ends_no_connection_of_others(
+    url: str, tmp_path: Path
+) -> None:
+    async with opened_tasks(url, tmp_path) as store:
+        await store.keep(key(1), task(), keep_until=NOW + 60, now=NOW)
+        Thief(tmp_path / "store.db").run("UPDATE tasks SET method = ?", b"\xff")
+        assert await store.find(key(1), now=NOW) is None
+        assert await store.keep(key(1), task(2), keep_until=NOW + 60, now=NOW) == task(2)
 
 
 async def test_a_key_that_is_known_keeps_its_task__whoever_comes_next(opening: Opening) -> None:

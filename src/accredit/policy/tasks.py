@@ -111,7 +111,7 @@ def read_made_by(task: Task) -> CreatingCall:
     """Read the stored facts of the call that created a task. Raises `StoreUnavailable`."""
     try:
         made = _decode(task.facts)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise StoreUnavailable("what is remembered of a task can't be read") from None
     facts = {name: value for name, value in made.facts.items() if name in CONTEXT_NAMES}
     return replace(made, facts=facts)

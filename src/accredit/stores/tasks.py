@@ -14,6 +14,7 @@ from a database may still be on one machine alone.
 # ruff: noqa: S608 - statements are made of constants
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from accredit.errors import StoreUnavailable
@@ -108,11 +109,12 @@ def _find(key: bytes, now: int) -> Steps[Task | None]:
 
 
 def _first(rows: Sequence[Sequence[Any]]) -> Task | None:
-    """Return the task of the first row; None without one, and for values of a type that none has (in an SQLite
-    file)."""
+    """Return the task of the first row. Return None without one, for values of a type that none has (in an SQLite
+    file), and for names that are no text."""
     for owner, method, target, facts, flow in rows:
         if {*map(type, (owner, method, target, facts, flow))} == {bytes}:
-            return Task(owner, _text(method), _text(target), facts, _text(flow))
+            with suppress(UnicodeDecodeError):
+                return Task(owner, _text(method), _text(target), facts, _text(flow))
     return None
 
 

@@ -50,7 +50,10 @@ def test_a_call_is_the_same_by_its_owner_and_its_params() -> None:
     assert not same_call(one, task(one.facts, owner=b"p" * 32))
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b'{"args":{"/to":5}}', b"\xff"])
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"[]", b'{"args":{"/to":5}}', b"\xff", b'{"params":"\xff"}', b'{"x":' + b"[" * 3_000 + b"]" * 3_000 + b"}"],
+)
 def test_what_can_not_be_read_is_no_answer_of_the_store(text: bytes) -> None:
     with pytest.raises(StoreUnavailable):
         read_made_by(task(text))
