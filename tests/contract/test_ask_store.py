@@ -224,3 +224,13 @@ async def test_a_row_that_is_longer_than_any_ask_is_none__and_is_not_read(url: s
         assert await store.find_code("CODE-1", now=NOW) is None
         assert list(await store.waiting(ADA, now=NOW)) == []
         assert await store.take(key(1), now=NOW) is None
+
+
+async def test_what_is_no_answer_hides_none_behind_it__or_nobody_could_take_theirs_back(tmp_path: Path) -> None:
+    async with opened_asks(SHARED_URLS[0], tmp_path) as store:
+        for number in (1, 2):
+            await store.hold(ask(number), now=NOW)
+            await store.answer(key(number), b"yes", keep_until=NOW + 600, now=NOW)
+        for wrong in (5, 1.5, "a text"):
+            Thief(tmp_path / "store.db").run("UPDATE asks SET answer = ? WHERE key = ?", wrong, key(1))
+            assert await store.answered(b"", now=NOW) == [(key(1), b""), (key(2), b"yes")]

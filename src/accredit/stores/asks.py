@@ -108,8 +108,10 @@ class Asks(SteppedStore):
 
     @reads
     def answered(self, after: bytes, *, now: int) -> Steps[Sequence[tuple[bytes, bytes]]]:
-        """Return the keys and answers of the next asks that have an answer."""
-        return [(key, answer) for key, answer in (yield _ANSWERED, (after, now)) if isinstance(key, bytes)]
+        """Return the keys and answers of the next asks that have an answer. An answer of a type that none has (in an
+        SQLite file) is told as b"": there may be others behind it."""
+        rows = yield _ANSWERED, (after, now)
+        return [(key, answer if isinstance(answer, bytes) else b"") for key, answer in rows if isinstance(key, bytes)]
 
     @writes_alike
     def answer(self, key: bytes, answer: bytes, *, keep_until: int, now: int) -> Steps[bool]:
