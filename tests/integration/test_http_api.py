@@ -242,6 +242,23 @@ def test_a_stranger_s_body_with_members_without_end_is_not_read_to_its_end() -> 
     run(main())
 
 
+@pytest.mark.holds("gateway/admission/api_gate", "override")
+def test_a_stranger_s_body_of_blanks_is_searched_in_one_pass__it_held_the_loop_for_hours() -> None:
+    blanks = b" " * 1_000_000
+
+    async def main() -> None:
+        async with scene() as at:
+            for body in (b"name=" + blanks + b"x", b"name" + blanks + b"=" + blanks, b"&" + b"+" * 1_000_000):
+                assert (await at.raw(f"POST {PATH}/messages/5/send", body=body))[0] == 401
+            for start in (b"a=", b"a=&", b"a=b;" + b"+" * 200_000, b"a=" + b"b" * 131_072 + b"&", b"&%20" * 100_000):
+                for name, status in ((b"_method=DELETE", 400), (b"_methods=DELETE", 401)):
+                    named = start.endswith((b"&", b";", b"+", b"%20")) and status == 400
+                    found = await at.raw(f"POST {PATH}/messages/5/send", body=start + name)
+                    assert found[0] == (400 if named else 401), (start[:8], name)
+
+    run(main())
+
+
 def test_facts_of_the_body_are_held_against_constraints() -> None:
     async def main() -> None:
         chain = TRUST.chain("payments:send", known=KNOWN, constraints=(MaxAmount(max_amount=10.0, currency="EUR"),))

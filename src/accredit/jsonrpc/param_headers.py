@@ -105,7 +105,7 @@ _ANNOTATION = "x-mcp-header"
 _ANNOTATED = _ANNOTATION.encode("ascii")
 _TYPES = frozenset({"string", "integer", "boolean"})
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_WHOLE_NUMBER = re.compile(rb"(-?)0*([0-9]+)(?:\.0+)?")
+_WHOLE_NUMBER = re.compile(rb"(-?)(?=[0-9])0*+([0-9]*+)(?:\.0++)?")  # possessive: else quadratic in zeros
 
 # Keywords of JSON Schema 2020-12 (and of older drafts) that hold schemas beside `properties`: by name, or directly
 # and in arrays. Others (`enum`, `default`, `examples`, ...) hold data, in which an annotation means nothing.
@@ -282,4 +282,4 @@ def _whole_number(text: bytes) -> bytes | None:
     found = _WHOLE_NUMBER.fullmatch(text)
     if found is None:
         return None
-    return found[2] if found[2] == b"0" else found[1] + found[2]
+    return found[1] + found[2] if found[2] else b"0"

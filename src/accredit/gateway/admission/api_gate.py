@@ -18,12 +18,14 @@ from time import perf_counter
 
 from msgspec import Struct
 
+from accredit.base.steps import Steps
 from accredit.errors import FrameError
 from accredit.gateway.admission.call_gate import CallGate
 from accredit.gateway.call import Call
 from accredit.gateway.forwarding import values_of
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.media_types import is_json_request
+from accredit.gateway.turns import in_turns
 from accredit.http_api.call import HttpCall, http_call
 from accredit.http_api.facts import decoded_keys, fold_key
 from accredit.http_api.routes import RouteMatch
@@ -43,12 +45,19 @@ def _any_spelling(word: str) -> str:
     return "".join(f"(?:{re.escape(char)}|%{ord(char):02x}|%{ord(char.upper()):02x})" for char in word)
 
 
-# PHP reads a blank, a dot or a bracket at a name's beginning as the underscore, or as nothing.
+# PHP reads a blank, a dot or a bracket at a name's beginning as the underscore, or as nothing. Runs of blanks are
+# possessive: strangers send these bodies, and two runs that could share their blanks would take quadratic time.
 _NAMES = "|".join([f"(?:_|%5f|\\.|%2e|\\[|%5b){_any_spelling('method')}", *map(_any_spelling, _OVERRIDES)])
-_IN_FORM = re.compile(rf"(?:^|[&;])(?:\+|%20)*(?:{_NAMES})(?:=|&|;|\[|%5b|$)".encode("ascii"), re.IGNORECASE)
+_IN_FORM = re.compile(rf"(?:^|[&;])(?:\+|%20)*+(?:{_NAMES})(?:=|&|;|\[|%5b|$)".encode("ascii"), re.IGNORECASE)
 _IN_PARTS = re.compile(
-    rf"name\*?[ \t]*=[ \t]*(?:[\w-]*'')?[\"']?[ \t]*(?:_method|{'|'.join(_OVERRIDES)})\b".encode("ascii"), re.IGNORECASE
+    rf"name\*?[ \t]*+=[ \t]*+(?:[\w-]*+'')?[\"']?[ \t]*+(?:_method|{'|'.join(_OVERRIDES)})\b".encode("ascii"),
+    re.IGNORECASE,
 )
+_BLANKS = re.compile(rb"(?:0|20)?(?:\+|%20)*+")  # also from within an encoded one
+_SEARCHED_BYTES = 131_072
+"""How many bytes of a form are searched in one step. The longest search of so many takes some 20 ms."""
+_LONGEST_NAME_BYTES = 128
+"""The bytes of the longest name in `_IN_FORM`, with all of its characters encoded, and of what stands around it."""
 _MAY_NAME = re.compile(rb"method|\\u", re.IGNORECASE)
 
 
@@ -80,7 +89,7 @@ class ApiGate(CallGate):
         try:
             target = read_target(asked.target)
             match = _match_drill(asked) or self._api.routes.find(asked.method, target)
-            _check_override(asked, target)
+            await in_turns(_check_override(asked, target))
             return await self._admit(asked, call, target, match)
         except BaseException as found:
             error = found
@@ -118,8 +127,8 @@ def _is_json(asked: ApiRequest) -> bool:
     return len(types) == 1 and is_json_request(types[0]) and not asked.values(b"content-encoding")
 
 
-def _check_override(asked: ApiRequest, target: Target) -> None:
-    """Refuse a request that asks for another method ([override]). Raises `RequestError`."""
+def _check_override(asked: ApiRequest, target: Target) -> Steps[None]:
+    """Refuse a request that asks for another method ([override]), in steps. Raises `RequestError`."""
     keys: Sequence[tuple[str, str]] | None = decoded_keys(target.query)
     named = keys is None or any(_is_override(folded) for _, folded in keys)
     if named or _IN_FORM.search(target.query.encode("latin-1")):
@@ -135,8 +144,29 @@ def _check_override(asked: ApiRequest, target: Target) -> None:
         raise unclear("its body is coded, so it may name another method", status=415)
     if any(_is_override(fold_key(name)) for name in _members(body)):
         raise unclear("the body names another method")
-    if not _is_json(asked) and (_IN_FORM.search(body) or _IN_PARTS.search(body)):
+    if _is_json(asked):
+        return
+    if len(body) > _SEARCHED_BYTES:
+        yield
+    if (yield from _names_method(body)) or _IN_PARTS.search(body):
         raise unclear("a form names another method")
+
+
+def _names_method(form: bytes) -> Steps[bool]:
+    """Return whether a name in a form is one of `_IN_FORM`, in steps. No step ends within the blanks before a name, and
+    what begins near its end is searched in the next one."""
+    start = 0
+    while True:
+        blanks = _BLANKS.match(form, start + _SEARCHED_BYTES)
+        after = blanks.end() if blanks is not None else len(form)
+        end = after + _LONGEST_NAME_BYTES
+        found = _IN_FORM.search(form, start, end)
+        if found is not None and (found.end() < end or end >= len(form)):
+            return True
+        if end >= len(form):
+            return False
+        start = after
+        yield
 
 
 def _members(body: bytes) -> Iterable[str]:
