@@ -11,9 +11,8 @@ from msgspec import Struct
 
 from accredit.base.toml import read_toml
 from accredit.errors import ConfigurationError
-from accredit.keys import load_public_key, read_file
+from accredit.keys import public_keys_in, read_file
 from accredit.keys.places import config_folder, home_folder
-from accredit.limits import MAX_KEY_FILES
 
 MAX_DESK_FILE_BYTES = 65_536
 """The most bytes that `desk.toml` may have."""
@@ -102,17 +101,8 @@ def _unlock_seconds(text: str, path: Path) -> int | None:
 
 def keys_in(folder: Path, kind: Literal["human"] = "human") -> list[Path]:
     """Return the paths of the private keys in a folder that are of this kind, by their public halves."""
-    found: list[Path] = []
-    candidates = sorted(folder.glob("*.pub"))[:MAX_KEY_FILES] if folder.is_dir() else []
-    for public in candidates:
-        private = public.with_suffix("")
-        try:
-            key = load_public_key(public)
-        except ConfigurationError:
-            continue
-        if key.kind == kind and private.is_file():
-            found.append(private)
-    return found
+    found = [public.with_suffix("") for public, key in public_keys_in(folder) if key.kind == kind]
+    return [*filter(Path.is_file, found)]
 
 
 def find_key(settings: DeskSettings, kind: Literal["human"] = "human") -> Path:

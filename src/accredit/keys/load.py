@@ -7,7 +7,9 @@ somebody to ask for the passphrase. A gateway signs each log record only with th
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -30,7 +32,7 @@ from accredit.keys.formats import (
 )
 from accredit.keys.passphrase import lock, unlock, wipe
 from accredit.keys.reading import FileContent
-from accredit.limits import MAX_KEY_FILE_BYTES
+from accredit.limits import MAX_KEY_FILE_BYTES, MAX_KEY_FILES
 from accredit.ratify import HybridPrivateKey, HybridSigner
 from accredit.ratify.hybrid import SEED_BYTES
 from accredit.ratify.strict_json import parse
@@ -153,6 +155,14 @@ def load_public_key(path: Path) -> KeyFile:
             f"{path} is {key.name}'s private key, and a public one is asked for", _public_half(path)
         )
     return key
+
+
+def public_keys_in(*folders: Path) -> Iterator[tuple[Path, KeyFile]]:
+    """Yield the public keys in folders, which need not exist, with their paths: `MAX_KEY_FILES` of each at most. A file
+    that holds something else is left out, such as the public key of a token's issuer, which is in PEM."""
+    for path in chain.from_iterable(sorted(each.glob(f"*{PUBLIC_SUFFIX}"))[:MAX_KEY_FILES] for each in folders):
+        with suppress(ConfigurationError):
+            yield path, load_public_key(path)
 
 
 def load_root(path: Path) -> KeyFile:

@@ -8,17 +8,17 @@ from accredit.base.clock import unix_seconds
 from accredit.base.text import several
 from accredit.keys import DelegationFile, KeyFile, LockedKeyFile, PrivateKeyFile, load_public_key, read_file, read_key
 from accredit.limits import MAX_STATEMENT_BYTES
-from accredit.ops.inspect_json import print_members
 from accredit.ops.inspect_records import print_bundle
 from accredit.ops.inspect_token import inspect_token, is_opaque, is_token, print_opaque
 from accredit.ops.log_place import keys_by_kind
 from accredit.ratify import DelegationCert, ProofBundle, RevocationList, revocation_list_fault
+from accredit.ratify.structures import UNTIL_REVOKED
 from accredit.ratify.verify import certificate_fault
 from accredit.signing.chain import challenge_fault, judge_chain
 from accredit.signing.documents import DelegationDocument, read_document
-from accredit.signing.keys import key_facts
+from accredit.signing.keys import key_facts, key_members
 from accredit.terminal import wording as words
-from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_facts, say, tell
+from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_facts, print_result, say, tell
 
 
 def inspect_file(*, file: Path, key: Sequence[Path]) -> int:
@@ -36,14 +36,14 @@ def inspect_file(*, file: Path, key: Sequence[Path]) -> int:
     known = {each.id: each for each in map(load_public_key, key)}
     if isinstance(document, KeyFile) and isinstance(read_key(file), PrivateKeyFile | LockedKeyFile):
         tell(f"note: {file} holds the private key as well, which is for its owner alone")
-    print_members(document, known, now)
-    return 1 if _print_words(document, known, now) else 0
+    return 1 if _print(document, known, now) else 0
 
 
-def _print_words(document: DelegationDocument, known: Mapping[str, KeyFile], now: int) -> bool:
-    """Print a document for people. Return whether a signature is bad."""
+def _print(document: DelegationDocument, known: Mapping[str, KeyFile], now: int) -> bool:
+    """Print a document. Return whether a signature is bad."""
     match document:
         case KeyFile():
+            print_result({"type": "key", **key_members(document)})
             say(f"the public key of {document.name}")
             print_facts(key_facts(document, now))
             return False
@@ -51,14 +51,19 @@ def _print_words(document: DelegationDocument, known: Mapping[str, KeyFile], now
             return _print_revocations(document, known, now)
         case DelegationFile(delegations=chain):
             say(f"a delegation of {several(len(chain), 'certificate')}, leaf first")
-            return _print_chain(chain, known, now)
+            members, bad = _print_chain(chain, known, now)
+            print_result({"type": "delegation", **members, "signatures_good": not bad})
+            return bad
         case ProofBundle():
             return _print_proof(document, known, now)
 
 
-def _print_chain(chain: Sequence[DelegationCert], known: Mapping[str, KeyFile], now: int) -> bool:
-    faults = [certificate_fault(chain, index) for index in range(len(chain))]
-    for index, (cert, fault) in enumerate(zip(chain, faults, strict=True)):
+def _print_chain(
+    chain: Sequence[DelegationCert], known: Mapping[str, KeyFile], now: int
+) -> tuple[dict[str, object], bool]:
+    """Print a chain for people. Return what it says for programs, and whether a signature is bad."""
+    certificates = [_certificate_members(chain, index) for index in range(len(chain))]
+    for index, (cert, members) in enumerate(zip(chain, certificates, strict=True)):
         say("")
         print_facts(
             [
@@ -69,7 +74,7 @@ def _print_chain(chain: Sequence[DelegationCert], known: Mapping[str, KeyFile], 
                 ("constraints", words.constraints(cert.constraints)),
                 ("begins", words.begins(cert, now)),
                 ("ends", Words(words.ends(cert, now), BAD if cert.expires_at < now else "")),
-                ("signatures", _verdict(fault)),
+                ("signatures", _verdict(members["fault"])),
             ]
         )
     say("")
@@ -78,33 +83,57 @@ def _print_chain(chain: Sequence[DelegationCert], known: Mapping[str, KeyFile], 
         Words(words.scopes(held.granted_scope), GOOD) if held.valid else Words(f"nothing: {held.error_reason}", BAD)
     )
     print_facts([("grants now", grants)])
-    return any(faults)
+    found: dict[str, object] = {
+        "certificates": certificates,
+        "granted_scope": held.granted_scope,
+        "identity_status": held.identity_status,
+        "error_reason": held.error_reason,
+    }
+    return found, any(each["fault"] for each in certificates)
+
+
+def _certificate_members(chain: Sequence[DelegationCert], index: int) -> dict[str, object]:
+    cert = chain[index]
+    wire = cert.to_dict()
+    return {
+        **{name: wire[name] for name in ("cert_id", "issuer_id", "subject_id", "scope", "constraints")},
+        "issued_at": words.timestamp(cert.issued_at),
+        "expires_at": words.timestamp(cert.expires_at),
+        "until_revoked": cert.expires_at == UNTIL_REVOKED,
+        "fault": certificate_fault(chain, index),
+    }
 
 
 def _print_proof(bundle: ProofBundle, known: Mapping[str, KeyFile], now: int) -> bool:
-    fault = challenge_fault(bundle)
+    fault, made = challenge_fault(bundle), words.timestamp(bundle.challenge_at)
     say(f"a proof over a delegation of {several(len(bundle.delegations), 'certificate')}, leaf first")
     print_facts(
         [
             ("agent", _id_with_name(bundle.agent_id, known)),
-            ("made", f"{words.relative(bundle.challenge_at, now)} ({words.timestamp(bundle.challenge_at)})"),
+            ("made", f"{words.relative(bundle.challenge_at, now)} ({made})"),
             ("bound to a call", "yes" if bundle.session_context else "no"),
             ("turn of a stream", str(bundle.stream_seq) if bundle.stream_id else "no"),
             ("signatures", _verdict(fault)),
         ]
     )
-    return _print_chain(bundle.delegations, known, now) or fault is not None
+    members, is_bad = _print_chain(bundle.delegations, known, now)
+    own = {"agent_id": bundle.agent_id, "challenge_at": made, "bound": bool(bundle.session_context), "fault": fault}
+    is_bad = is_bad or fault is not None
+    print_result({"type": "proof", **own, **members, "signatures_good": not is_bad})
+    return is_bad
 
 
 def _print_revocations(revoked: RevocationList, known: Mapping[str, KeyFile], now: int) -> bool:
-    say(f"a list of {several(len(revoked.revoked_certs), 'revoked certificate')}")
-    issuer = known.get(revoked.issuer_id)
+    issuer, updated = known.get(revoked.issuer_id), words.timestamp(revoked.updated_at)
     fault = issuer and revocation_list_fault(revoked, issuer.public_key)
+    members = {"issuer_id": revoked.issuer_id, "revoked_certs": list(revoked.revoked_certs), "updated_at": updated}
+    print_result({"type": "revocation_list", **members, "signatures_good": fault is None if issuer else None})
+    say(f"a list of {several(len(revoked.revoked_certs), 'revoked certificate')}")
     unchecked = Words("not checked: name the issuer's public key with --key", QUIET)
     print_facts(
         [
             ("from", _id_with_name(revoked.issuer_id, known)),
-            ("as of", f"{words.relative(revoked.updated_at, now)} ({words.timestamp(revoked.updated_at)})"),
+            ("as of", f"{words.relative(revoked.updated_at, now)} ({updated})"),
             ("signatures", _verdict(fault) if issuer else unchecked),
             *(("revoked", cert_id) for cert_id in revoked.revoked_certs),
         ]
@@ -112,7 +141,7 @@ def _print_revocations(revoked: RevocationList, known: Mapping[str, KeyFile], no
     return fault is not None
 
 
-def _verdict(fault: str | None) -> Words:
+def _verdict(fault: object) -> Words:
     return Words(f"BAD: {fault}", BAD) if fault else Words("good", GOOD)
 
 

@@ -16,6 +16,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -27,9 +28,12 @@ from accredit.client.presenter import GRANTS
 from accredit.config import Loaded, build_proofs, gateway_id, load
 from accredit.config.proofs import catalog_of
 from accredit.config.servers import every_view
+from accredit.console.settings import read_settings
+from accredit.errors import ConfigurationError
+from accredit.keys import load_public_key, public_keys_in, public_path
 from accredit.keys.load import PUBLIC_SUFFIX
+from accredit.keys.places import agent_folders, config_folder
 from accredit.limits import SHORT_ID_CHARS
-from accredit.ops.key_files import find_public_keys
 from accredit.ops.log_names import known_names
 from accredit.ops.log_place import as_configuration_errors, log_store, moment, public_keys
 from accredit.ops.log_record import Names, id_with_name
@@ -65,6 +69,20 @@ def run_suggest(*, since: str | None, config: Path | None, key: Sequence[Path]) 
     for line in lines.text():
         say_script(line)
     return 0
+
+
+def find_public_keys(environ: Mapping[str, str], configuration: Path | None) -> dict[str, Path]:
+    """Return the paths of public keys on this machine by the keys' ids: of the key that `desk.toml` names, and of those
+    in the person's folder and beside a configuration. An id is derived from the key, so a found file holds that key,
+    whoever put it there."""
+    found: dict[str, Path] = {}
+    with suppress(ConfigurationError):  # the desk says what is wrong with its settings
+        if (named := read_settings(environ).key_file) is not None:
+            found[load_public_key(public_path(named)).id] = public_path(named)
+    beside = [configuration.parent] if configuration is not None else []
+    for path, public in public_keys_in(*agent_folders(config_folder(environ)), *beside):
+        found.setdefault(public.id, path)
+    return found
 
 
 def deployment_of(loaded: Loaded) -> Deployment:

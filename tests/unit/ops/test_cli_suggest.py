@@ -21,8 +21,7 @@ from tests.world.in_process import Run
 from accredit.config import convert_tables
 from accredit.consent import CallTerms
 from accredit.keys import load_public_key, make_key, write_key
-from accredit.ops.key_files import find_public_keys
-from accredit.ops.suggest import Lines
+from accredit.ops.suggest import Lines, find_public_keys
 from accredit.policy import Catalog, Entry
 from accredit.policy.suggesting import Deployment
 from accredit.ratify import Extension

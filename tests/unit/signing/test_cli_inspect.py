@@ -13,7 +13,7 @@ from accredit.ratify import DelegationCert, issue_revocation_list
 from accredit.ratify.constraints import Extension, MaxAmount
 from accredit.ratify.structures import UNTIL_REVOKED
 
-pytestmark = [pytest.mark.holds("ops/inspect"), pytest.mark.holds("ops/inspect_json")]
+pytestmark = pytest.mark.holds("ops/inspect")
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn, cast
 
+from accredit.base.values import items_of, members_of
 from accredit.errors import ConfigurationError
 
 MAX_SCHEMA_STEPS = 32
@@ -53,7 +54,7 @@ def parse_arguments(tool: str, words: Iterable[str], given: Mapping[str, object]
     missing = [name for name in _texts(schema.get("required")) if name not in arguments]
     if missing:
         raise ConfigurationError(
-            f"{tool} needs {_several(missing)}", f"name {'it' if len(missing) == 1 else 'them'}: {_usage(missing)}"
+            f"{tool} needs {', '.join(missing)}", f"name {'it' if len(missing) == 1 else 'them'}: {_usage(missing)}"
         )
     return arguments
 
@@ -79,7 +80,7 @@ def _argument(tool: str, name: str, values: Sequence[str], schema: _Schema) -> o
         if isinstance(whole, list):
             return cast("list[object]", whole)
         if len(values) > 1 or len(kinds) == 1:
-            items = _resolve_schema(_object(own.get("items")), schema)
+            items = _resolve_schema(members_of(own.get("items")), schema)
             return [_one(name, value, items, _kinds(items, schema)) for value in values]
     if len(values) > 1:
         raise ConfigurationError(f"--arg {name} is given {len(values)} times, and is no list", "give it once")
@@ -87,9 +88,9 @@ def _argument(tool: str, name: str, values: Sequence[str], schema: _Schema) -> o
 
 
 def _property(tool: str, name: str, schema: _Schema) -> _Schema:
-    known = _object(schema.get("properties"))
+    known = members_of(schema.get("properties"))
     if name in known:
-        return _object(known[name])
+        return members_of(known[name])
     more = schema.get("additionalProperties")
     if isinstance(more, dict):
         return cast("_Schema", more)
@@ -97,7 +98,7 @@ def _property(tool: str, name: str, schema: _Schema) -> _Schema:
         return {}
     near = get_close_matches(name, known, n=1)
     hint = f"is {near[0]} meant? " if near else ""
-    raise ConfigurationError(f"{tool} takes no argument {name}", f"{hint}it takes {_several(list(known)) or 'none'}")
+    raise ConfigurationError(f"{tool} takes no argument {name}", f"{hint}it takes {', '.join(known) or 'none'}")
 
 
 def _one(name: str, value: str, schema: _Schema, kinds: frozenset[str]) -> object:
@@ -144,14 +145,12 @@ def _kinds(schema: _Schema, root: _Schema) -> frozenset[str]:
         return frozenset({kind}) & _ANYTHING or _ANYTHING
     if isinstance(kind, list):
         return frozenset(_texts(cast("object", kind))) & _ANYTHING or _ANYTHING
-    listed = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    if isinstance(listed, list) and listed:
-        values = cast("list[object]", listed)
-        return frozenset("null" if each is None else _NAMES.get(type(each), "string") for each in values)
+    listed: list[object] = items_of(schema.get("enum", [schema["const"]] if "const" in schema else None))
+    if listed:
+        return frozenset("null" if each is None else _NAMES.get(type(each), "string") for each in listed)
     for union in _UNIONS:
-        several = schema.get(union)
-        if isinstance(several, list) and several:
-            options = [_resolve_schema(_object(each), root) for each in cast("list[object]", several)]
+        if several := items_of(schema.get(union)):
+            options = [_resolve_schema(members_of(each), root) for each in several]
             if not any(name in option for option in options for name in _UNIONS):
                 return frozenset[str]().union(*(_kinds(option, root) for option in options))
     return _ANYTHING
@@ -165,8 +164,8 @@ def _resolve_schema(schema: _Schema, root: _Schema) -> _Schema:
             return schema
         found: object = root
         for step in reference[2:].split("/"):
-            found = _object(found).get(step.replace("~1", "/").replace("~0", "~"))
-        schema = _object(found)
+            found = members_of(found).get(step.replace("~1", "/").replace("~0", "~"))
+        schema = members_of(found)
     return {}
 
 
@@ -196,20 +195,12 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-def _object(value: object) -> _Schema:
-    return cast("_Schema", value) if isinstance(value, dict) else {}
-
-
 def _texts(value: object) -> list[str]:
-    return [each for each in cast("list[object]", value) if isinstance(each, str)] if isinstance(value, list) else []
+    return [each for each in items_of(value) if isinstance(each, str)]
 
 
 def _a(kinds: Sequence[str]) -> str:
     return " or ".join(f"{'an' if kind[0] in 'aio' else 'a'} {kind}" for kind in kinds)
-
-
-def _several(names: Sequence[str]) -> str:
-    return ", ".join(names)
 
 
 def _usage(names: Sequence[str]) -> str:
