@@ -14,7 +14,7 @@ from typing import Any
 
 from accredit.attest import Stored, timestamp
 from accredit.attest.canonical import recorded_chain
-from accredit.consent import this_call_only
+from accredit.consent.call import this_call_only
 from accredit.console.call_filter import glimpse
 from accredit.console.delegations import links_of
 from accredit.console.log_pages import CALLS_LOOKED_AT, LogPages
