@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from accredit.console.settings import DeskSettings
 from accredit.errors import ConfigurationError, StoreUnavailable, WireError
-from accredit.keys import load_public_key, read_file
-from accredit.limits import MAX_KEY_FILES, MAX_STATEMENT_BYTES
+from accredit.keys import public_keys_in, read_file
+from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import HybridPublicKey, RevocationList, revocation_list_fault
 from accredit.stores import LogStore, parse_store_url
 
@@ -58,13 +58,8 @@ def list_places(settings: DeskSettings) -> list[ListPlace]:
 
 def people_in(folder: Path | None) -> dict[str, HybridPublicKey]:
     """Return the public keys of people in a folder, by id."""
-    found: dict[str, HybridPublicKey] = {}
-    for path in sorted(folder.glob("*.pub"))[:MAX_KEY_FILES] if folder is not None and folder.is_dir() else []:
-        with suppress(ConfigurationError):
-            key = load_public_key(path)
-            if key.kind == "human":
-                found[key.id] = key.public_key
-    return found
+    found = public_keys_in(folder) if folder is not None else ()
+    return {key.id: key.public_key for _, key in found if key.kind == "human"}
 
 
 def see_lists(places: Sequence[ListPlace], key_of: KeyOf) -> list[SeenList]:

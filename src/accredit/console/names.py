@@ -13,10 +13,10 @@ from typing import cast
 from accredit.attest import LogKey
 from accredit.base.files import make_folder
 from accredit.errors import ConfigurationError
-from accredit.keys import load_public_key, log_key, read_file, write_file
+from accredit.keys import log_key, public_keys_in, read_file, write_file
 from accredit.keys.formats import name_fault
 from accredit.keys.places import agent_folders
-from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES, MAX_KEY_FILES
+from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES
 
 MAX_NAMES = 4_096
 """How many names a person may give to keys and gateways."""
@@ -49,13 +49,8 @@ def read_names(folder: Path) -> Mapping[str, str]:
 def known_names(folder: Path) -> Mapping[str, str]:
     """Return the names of `read_names`, and those in the public keys of the folder and of its adopted agents, which the
     person made or accepted. Unreadable files are skipped."""
-    names: dict[str, str] = {}
-    for path in [
-        each for part in reversed(agent_folders(folder)) for each in sorted(part.glob("*.pub"))[:MAX_KEY_FILES]
-    ]:
-        with suppress(ConfigurationError):
-            key = load_public_key(path)
-            names[key.id] = key.name
+    folders = reversed(agent_folders(folder))
+    names = {key.id: key.name for each in folders for _, key in public_keys_in(each)}
     with suppress(ConfigurationError):
         names.update(read_names(folder))
     return names
@@ -63,12 +58,7 @@ def known_names(folder: Path) -> Mapping[str, str]:
 
 def gateway_keys(folder: Path) -> list[LogKey]:
     """Return the gateways' public keys in the folder, which verify the records of their logs."""
-    keys: list[LogKey] = []
-    for path in sorted(folder.glob("*.pub"))[:MAX_KEY_FILES] if folder.is_dir() else []:
-        with suppress(ConfigurationError):
-            key = load_public_key(path)
-            keys += [log_key(key)] if key.kind == "gateway" else []
-    return keys
+    return [log_key(key) for _, key in public_keys_in(folder) if key.kind == "gateway"]
 
 
 def set_name(folder: Path, holder_id: str, name: str) -> None:

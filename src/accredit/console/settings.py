@@ -4,16 +4,15 @@ of that folder."""
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from accredit.base.toml import read_toml
 from accredit.errors import ConfigurationError
-from accredit.keys import load_public_key, read_file
+from accredit.keys import public_keys_in, read_file
 from accredit.keys.places import config_folder, home_folder
-from accredit.limits import MAX_KEY_FILES
 
 MAX_DESK_FILE_BYTES = 65_536
 """The most bytes that `desk.toml` may have."""
@@ -100,27 +99,18 @@ def _unlock_seconds(text: str, path: Path) -> int | None:
     return seconds
 
 
-def keys_in(folder: Path, kind: Literal["human"] = "human") -> list[Path]:
-    """Return the paths of the private keys in a folder that are of this kind, by their public halves."""
-    found: list[Path] = []
-    candidates = sorted(folder.glob("*.pub"))[:MAX_KEY_FILES] if folder.is_dir() else []
-    for public in candidates:
-        private = public.with_suffix("")
-        try:
-            key = load_public_key(public)
-        except ConfigurationError:
-            continue
-        if key.kind == kind and private.is_file():
-            found.append(private)
-    return found
+def keys_in(folder: Path) -> list[Path]:
+    """Return the paths of people's private keys in a folder, by their public halves."""
+    found = ((path.with_suffix(""), key) for path, key in public_keys_in(folder))
+    return [path for path, key in found if key.kind == "human" and path.is_file()]
 
 
-def find_key(settings: DeskSettings, kind: Literal["human"] = "human") -> Path:
+def find_key(settings: DeskSettings) -> Path:
     """Return the path of the person's private key: the configured one or, if none is configured, the only one in the
     folder. Raises `ConfigurationError`."""
     if settings.key_file is not None:
         return settings.key_file
-    found = keys_in(settings.folder, kind)
+    found = keys_in(settings.folder)
     if len(found) == 1:
         return found[0]
     if found:

@@ -7,7 +7,8 @@ somebody to ask for the passphrase. A gateway signs each log record only with th
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -30,7 +31,7 @@ from accredit.keys.formats import (
 )
 from accredit.keys.passphrase import lock, unlock, wipe
 from accredit.keys.reading import FileContent
-from accredit.limits import MAX_KEY_FILE_BYTES
+from accredit.limits import MAX_KEY_FILE_BYTES, MAX_KEY_FILES
 from accredit.ratify import HybridPrivateKey, HybridSigner
 from accredit.ratify.hybrid import SEED_BYTES
 from accredit.ratify.strict_json import parse
@@ -153,6 +154,14 @@ def load_public_key(path: Path) -> KeyFile:
             f"{path} is {key.name}'s private key, and a public one is asked for", _public_half(path)
         )
     return key
+
+
+def public_keys_in(folder: Path) -> Iterator[tuple[Path, KeyFile]]:
+    """Yield the public keys in a folder with their paths, in the paths' order. What can't be read is skipped, such as a
+    token issuer's key in PEM."""
+    for path in sorted(folder.glob(f"*{PUBLIC_SUFFIX}"))[:MAX_KEY_FILES]:
+        with suppress(ConfigurationError):
+            yield path, load_public_key(path)
 
 
 def load_root(path: Path) -> KeyFile:

@@ -7,18 +7,14 @@ caller reports that. If there are keys, the id of an agent or principal is only 
 import os
 import re
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 from accredit.attest import LogKey, RecordKey
 from accredit.config import load
 from accredit.console.names import known_names as own_names
-from accredit.errors import ConfigurationError
-from accredit.keys import load_public_key
-from accredit.keys.load import PUBLIC_SUFFIX
+from accredit.keys import public_keys_in
 from accredit.keys.places import config_folder
-from accredit.limits import MAX_KEY_FILES
 from accredit.ops.log_place import names_in
 from accredit.ops.log_record import Names
 from accredit.stores.audit_log.calls import read_call_records
@@ -47,14 +43,7 @@ def names_beside(configuration: Path | None) -> dict[str, str]:
     """Return the names in the public keys beside a configuration, by the keys' ids."""
     if configuration is None:
         return {}
-    names: dict[str, str] = {}
-    for path in islice(configuration.parent.glob(f"*{PUBLIC_SUFFIX}"), MAX_KEY_FILES):
-        try:
-            key = load_public_key(path)
-        except ConfigurationError:  # such as the public key of a token's issuer, which is in PEM
-            continue
-        names[key.id] = key.name
-    return names
+    return {key.id: key.name for _, key in public_keys_in(configuration.parent)}
 
 
 def one_call(log: LogReader, prefix: str) -> str | None:
