@@ -34,7 +34,9 @@ from tests.world.decisions import finished
 from tests.world.desk import Desk
 
 from accredit.base.clock import unix_seconds
-from accredit.consent import Answer, CallTerms, read_ask
+from accredit.consent.answers import Answer
+from accredit.consent.asks import read_ask
+from accredit.consent.call import CallTerms
 from accredit.consent.offers import offers_for
 from accredit.keys import make_key
 from accredit.policy import drive, guarded_call_from_values

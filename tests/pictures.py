@@ -22,7 +22,7 @@ from tests.world.logs import Log
 from tests.world.proved_calls import record
 from tests.world.records import POLICY
 
-from accredit.consent import CallTerms
+from accredit.consent.call import CallTerms
 from accredit.console.names import set_name
 from accredit.gateway.settings import RecordSettings
 from accredit.keys import PrivateKeyFile, log_signer, make_key, write_key

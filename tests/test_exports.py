@@ -10,7 +10,6 @@ import accredit
 
 pytestmark = [
     pytest.mark.holds("attest"),
-    pytest.mark.holds("consent"),
     pytest.mark.holds("policy"),
     pytest.mark.holds("ratify"),
     pytest.mark.holds("rounds"),

@@ -19,7 +19,7 @@ from tests.world.terminal import Terminal
 
 from accredit.client import AccreditedA2A, AccreditedHttp, ProofPresenter
 from accredit.client.asking import NO_DESK, OLD_DESK, denial_message
-from accredit.consent import Ask
+from accredit.consent.asks import Ask
 from accredit.errors import ConfigurationError, ProofRefused
 from accredit.keys import make_key, write_key
 

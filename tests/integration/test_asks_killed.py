@@ -23,7 +23,8 @@ from tests.world.desk import CALL, Agent, Desk, Line
 from tests.world.warm import python
 
 from accredit.base.clock import unix_seconds
-from accredit.consent import Answer, Ask, read_ask
+from accredit.consent.answers import Answer
+from accredit.consent.asks import Ask, read_ask
 from accredit.consent.offers import offers_for
 from accredit.console.book import MAX_PENDING_ASKS
 from accredit.keys import PrivateKeyFile

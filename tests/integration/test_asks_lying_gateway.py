@@ -14,7 +14,7 @@ from tests.world.connected import Connected
 from tests.world.impostor import Impostor
 from tests.world.scripted_desk import ScriptedDesk, allows
 
-from accredit.consent import CallTerms
+from accredit.consent.call import CallTerms
 from accredit.ratify import Extension
 
 pytestmark = [

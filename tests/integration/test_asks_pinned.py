@@ -14,7 +14,7 @@ from tests.world.connected import Connected
 from tests.world.scripted_desk import ScriptedDesk, allows, says, waits
 from tests.world.warm import python
 
-from accredit.consent import Ask
+from accredit.consent.asks import Ask
 from accredit.pins import Definitions, write_lock
 
 pytestmark = [

@@ -11,7 +11,7 @@ from tests.world.authorization import GATEWAY, Signed, Trust
 from tests.world.routes import Route
 from tests.world.sealed import FORMS, again
 
-from accredit.consent import CallTerms
+from accredit.consent.call import CallTerms
 from accredit.ratify import DelegationCert
 from accredit.ratify.constraints import MaxRate
 

@@ -17,7 +17,7 @@ from tests.world.scripted_desk import Script, ScriptedDesk, allows, says, waits
 
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.client.asking import MAX_HOLDS_OF_ASK, NO_DESK, denial_message
-from accredit.consent import Ask
+from accredit.consent.asks import Ask
 from accredit.errors import ConfigurationError, ProofRefused
 from accredit.keys import make_key
 

@@ -17,7 +17,8 @@ from tests.world.connected import Connected
 from tests.world.desk import CALL, Agent, Desk, Line
 from tests.world.scripted_desk import ScriptedDesk, allows
 
-from accredit.consent import Ask, read_answer
+from accredit.consent.answers import read_answer
+from accredit.consent.asks import Ask
 from accredit.console.names import set_name
 from accredit.keys import DelegationFile, make_key, write_file
 from accredit.ratify.hybrid import HybridPublicKey, HybridSignature

@@ -20,7 +20,7 @@ from tests.world.desk import Agent, Desk, Line
 from tests.world.warm import COMMAND
 
 from accredit.client.desk_socket import DeskConnection, DeskGone, desk_answers
-from accredit.consent import Answer, chain_allowed, read_answer
+from accredit.consent.answers import Answer, chain_allowed, read_answer
 from accredit.console.book import MAX_PENDING_ASKS_OF_NEW
 from accredit.console.client import find_desk
 from accredit.console.socket import MAX_DESK_LINE_BYTES

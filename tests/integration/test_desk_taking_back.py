@@ -22,7 +22,7 @@ from tests.world.raw_server import PATIENCE
 from tests.world.terminal import Terminal
 
 from accredit.base.clock import unix_seconds
-from accredit.consent import Answer
+from accredit.consent.answers import Answer
 from accredit.keys import lock_key, write_file, write_key
 from accredit.ratify import DelegationCert, Grant, RevocationList, issue_delegation, issue_revocation_list
 

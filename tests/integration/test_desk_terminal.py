@@ -18,7 +18,7 @@ from tests.world.desk import CALL, PASSPHRASE, Agent, Desk, Line, write_locked
 from tests.world.raw_server import PATIENCE
 from tests.world.terminal import Terminal
 
-from accredit.consent import chain_allowed, read_answer
+from accredit.consent.answers import chain_allowed, read_answer
 from accredit.console.names import set_name
 from accredit.keys import lock_key, make_key, write_key
 

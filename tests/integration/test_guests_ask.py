@@ -12,7 +12,7 @@ from tests.world.calls import post
 from tests.world.guests import CLAUDE, PUBLIC_URL, Desk, FrontDoor, Visit
 from tests.world.routes import Route, messages_of
 
-from accredit.consent import Ask
+from accredit.consent.asks import Ask
 from accredit.ratify import HybridPrivateKey
 from accredit.ratify.constraints import MaxAmount
 from accredit.stores.asks import Asks

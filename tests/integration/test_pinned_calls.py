@@ -18,7 +18,7 @@ from tests.world.raw_client import RawClient
 from tests.world.recorded import records_at, records_of
 from tests.world.routes import ROUTES, Route, messages_of
 
-from accredit.consent import CallTerms
+from accredit.consent.call import CallTerms
 from accredit.gateway.settings import IdentitySettings
 from accredit.policy import Catalog, Entry
 from accredit.ratify import DelegationCert

@@ -25,7 +25,7 @@ from tests.world.running import RunningGateway
 from tests.world.warm import python
 
 from accredit.base.clock import unix_seconds
-from accredit.consent import CallTerms
+from accredit.consent.call import CallTerms
 from accredit.jsonrpc.methods import Era
 from accredit.keys import write_file
 from accredit.ratify import issue_revocation_list

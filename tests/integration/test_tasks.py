@@ -23,7 +23,7 @@ from tests.world.running import RunningGateway, run
 from tests.world.tasks_server import EXTENDED
 from tests.world.tokened import Tokened
 
-from accredit.consent import CallTerms
+from accredit.consent.call import CallTerms
 from accredit.errors import StoreUnavailable
 from accredit.gateway import HttpUpstream, create_app
 from accredit.gateway.settings import RecordSettings

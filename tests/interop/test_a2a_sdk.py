@@ -21,7 +21,7 @@ from tests.world.raw_server import PATIENCE
 from tests.world.scripted_desk import ScriptedDesk, allows, says, waits
 
 from accredit.client.asking import denial_message
-from accredit.consent import Ask
+from accredit.consent.asks import Ask
 from accredit.keys import PrivateKeyFile
 from accredit.keys.load import read_key
 

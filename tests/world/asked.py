@@ -6,8 +6,9 @@ from typing import Any
 
 from tests.world.delegations import NOW, World
 
-from accredit.consent import Answer, Ask, CallTerms
-from accredit.consent.asks import AskedGateway, AskedRefusal, Asker
+from accredit.consent.answers import Answer
+from accredit.consent.asks import Ask, AskedGateway, AskedRefusal, Asker
+from accredit.consent.call import CallTerms
 from accredit.consent.held import AskedTool, AskingClient, ClientAsk
 from accredit.ratify import DelegationCert
 from accredit.ratify.constraints import Constraint, MaxRate

@@ -11,8 +11,8 @@ from tests.world.authorization import GATEWAY, Trust
 from tests.world.stores import RING
 
 from accredit.base.clock import unix_seconds
-from accredit.consent import Ask
 from accredit.consent.answers import Answer
+from accredit.consent.asks import Ask
 from accredit.consent.call import CallTerms
 from accredit.gateway import Gateway
 from accredit.gateway.holding import HeldAsks, OpenAsk

@@ -16,7 +16,7 @@ from tests.world.sealed import again
 from tests.world.tokened import Tokened
 
 from accredit.base.clock import unix_seconds
-from accredit.consent import CallTerms
+from accredit.consent.call import CallTerms
 from accredit.gateway.settings import RoundsSettings
 from accredit.jsonrpc.methods import Era
 from accredit.keys import PrivateKeyFile, make_key

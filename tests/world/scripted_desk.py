@@ -13,7 +13,8 @@ from typing import Any, Self
 from tests.world.raw_server import PATIENCE
 
 from accredit.base.clock import unix_seconds
-from accredit.consent import Answer, Ask, check_ask, read_ask
+from accredit.consent.answers import Answer
+from accredit.consent.asks import Ask, check_ask, read_ask
 from accredit.consent.offers import offers_for
 from accredit.keys import PrivateKeyFile
 from accredit.ratify import issue_delegation

@@ -42,11 +42,12 @@ from accredit.client.desk_start import DeskStarter
 from accredit.client.presenter import NotValidYet, ProofPresenter
 from accredit.client.proving import TokenTakers, scope_in
 from accredit.client.refusals import strip_mark
-from accredit.consent import Answer, Ask, chain_allowed, read_answer
+from accredit.consent.answers import Answer, chain_allowed, read_answer
 from accredit.consent.asks import (
     ASKABLE,
     LEG_MEMBERS,
     MAX_ASKED_PARAMS_BYTES,
+    Ask,
     AskedGateway,
     AskedRefusal,
     Asker,

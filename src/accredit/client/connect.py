@@ -57,7 +57,7 @@ from accredit.client.pages import Pages
 from accredit.client.presenter import ProofPresenter
 from accredit.client.refusals import Caller, explain_refusal, mark_uncovered, public_data, refusal_of
 from accredit.client.sdk import Incoming, ReadStream, WriteStream
-from accredit.consent import Ask
+from accredit.consent.asks import Ask
 from accredit.errors import ConfigurationError, FrameError, LineTooLong, RequestError
 from accredit.jsonrpc.encode import INVALID_ANSWER, INVALID_REQUEST, UPSTREAM_ERROR, error_frame
 from accredit.jsonrpc.frames import Frame, Request

@@ -23,8 +23,7 @@ from msgspec import Struct
 from accredit.base.clock import unix_seconds
 from accredit.base.text import one_line
 from accredit.base.values import members_of
-from accredit.consent import Ask
-from accredit.consent.asks import LEG_MEMBERS, params_digest
+from accredit.consent.asks import LEG_MEMBERS, Ask, params_digest
 from accredit.errors import ConsentError, SealError
 from accredit.jsonrpc.methods import META_CAPABILITIES, TARGET_MEMBER
 from accredit.rounds.sealing import KEY_BYTES, NONCE_BYTES, FlowState, KeyRing, state_binding

@@ -44,8 +44,9 @@ from msgspec import Struct
 from accredit.base.clock import unix_seconds
 from accredit.base.text import one_line
 from accredit.client.pins import GatewayPin
-from accredit.consent import CALL, Ask, is_for_call, names_other_gateway, this_call_only
 from accredit.consent.answers import certain_refusal
+from accredit.consent.asks import Ask
+from accredit.consent.call import CALL, is_for_call, names_other_gateway, this_call_only
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import DelegationFile, SigningKey, load_signing_key, public_path, read_file, write_file
 from accredit.keys.files import MissingFile

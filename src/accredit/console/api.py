@@ -13,10 +13,10 @@ have gone.
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from importlib.resources import files
-from typing import Any, Protocol, cast
+from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
@@ -60,6 +60,8 @@ _TYPES = {
 }
 _SHELL = "index.html"
 _PAGES = re.compile(r"/|/a/[0-9A-Za-z-]{1,16}|/calls|/calls/[0-9a-f]{1,64}|/people|/people/[0-9a-f]{32}|/apps|/health")
+_SECTIONS = ("calls", "people", "apps", "health")
+"""The sections of the page that are there if they have routes."""
 _LOGIN = "/api/login"
 _NUMBER = re.compile(r"[0-9]{1,16}", re.ASCII)
 _STATUS = {
@@ -119,18 +121,6 @@ class Changes:
         return True
 
 
-class PageSection(Protocol):
-    """A section of the page. It has routes below `/api/`, and adds members to the state that is pushed to pages."""
-
-    def routes(self) -> Mapping[str, Work]:
-        """Return the handler of each method and path, such as `GET /api/calls/{call_id}`."""
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """Return this section's members of the state that is pushed to pages."""
-        ...
-
-
 class _Route(Route):
     """Matches a method and a path exactly. HEAD does not match GET, a path with a trailing newline is another path, and
     a wrong method gets 404, not 405."""
@@ -142,12 +132,20 @@ class _Route(Route):
 
 
 class Page:
-    """The application. `address` is `127.0.0.1:PORT`; `clock` gives unix seconds."""
+    """The application. `works` are the handlers of its routes, such as `GET /api/calls/{call_id}`. `state` returns the
+    state that is pushed to pages. `address` is `127.0.0.1:PORT`; `clock` gives unix seconds."""
 
     def __init__(
-        self, parts: Sequence[PageSection], sessions: Sessions, changes: Changes, address: str, clock: Callable[[], int]
+        self,
+        works: Mapping[str, Work],
+        state: Callable[[], dict[str, Any]],
+        sessions: Sessions,
+        changes: Changes,
+        address: str,
+        clock: Callable[[], int],
     ) -> None:
-        self._parts = parts
+        self._state = state
+        self._there = {each: f"GET /api/{each}" in works or f"POST /api/{each}" in works for each in _SECTIONS}
         self._sessions = sessions
         self._changes = changes
         self._address = address
@@ -157,9 +155,8 @@ class Page:
             f"POST {_LOGIN}": self._log_in,
             "POST /api/logout": self._log_out,
             "GET /api/events": self._stream,
+            **{route: partial(_respond, work) for route, work in works.items()},
         }
-        for part in parts:
-            responses |= {route: partial(_respond, work) for route, work in part.routes().items()}
         routes: list[BaseRoute] = []
         for route, respond in responses.items():
             method, path = route.split()
@@ -233,7 +230,7 @@ class Page:
     async def _states(self, bearer: str, number: int) -> AsyncIterator[str]:
         """Yield the state as a server-sent event whenever its number is above `number`, until the page signs out."""
         while not self._changes.is_over and self._sessions.knows(bearer, self._clock()):
-            state = {name: value for part in self._parts for name, value in part.state().items()}
+            state = {**self._there, **self._state()}
             if self._changes.number != number:
                 number = self._changes.number
                 yield f"id: {number}\ndata: {json.dumps(state)}\n\n"

@@ -131,10 +131,6 @@ class AppsPart:
         """Return the routes."""
         return {"POST /api/apps": self._find, "POST /api/apps/{code}": self._decide} if self._gateways else {}
 
-    def state(self) -> dict[str, Any]:
-        """Return the members that announce this section to pages."""
-        return {"apps": bool(self._gateways)}
-
     def waiting(self) -> list[dict[str, Any]]:
         """Return the apps that were found, and wait for an answer."""
         found = (each.ask for each in self._found.values())

@@ -9,7 +9,7 @@ the lists and gateways' `/readyz`.
   without a key, from the newest records.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from itertools import islice
@@ -17,12 +17,12 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from accredit.attest import Checkpoint, LogKey, RecordKey, Stored, timestamp, verify_envelope
+from accredit.attest import Checkpoint, timestamp
 from accredit.base.clock import unix_ms, unix_seconds
 from accredit.console.api import Said, Work
 from accredit.console.gateways import GatewayHealth, Gateways
 from accredit.console.lists import SeenList
-from accredit.console.log_pages import CALLS_LOOKED_AT, LogPages
+from accredit.console.log_pages import CALLS_LOOKED_AT, GOOD, UNCHECKED, LogPages, signature_of
 from accredit.console.people import People
 from accredit.errors import AttestationError, DeskError
 from accredit.limits import SHORT_ID_CHARS
@@ -36,8 +36,6 @@ RATE_ENTRIES = 1_000
 """How many of a log's newest entries are read for its growth, by their times."""
 
 
-_Keys = Sequence[LogKey | RecordKey]
-_GOOD, _UNCHECKED = "good", "not checked"
 _DAY_MS = 86_400_000
 _LEAST_MS = 600_000
 """The shortest span of time, in milliseconds, from which records per day are extrapolated."""
@@ -59,21 +57,22 @@ class HealthPart:
         routes: dict[str, Work] = {"GET /api/health": self._health, "GET /api/health/gateways": self._asked}
         return routes if self._log is None else {**routes, "GET /api/health/verify": self._verify}
 
-    def state(self) -> dict[str, Any]:
-        """Return the members of the state by which pages know that this section exists."""
-        return {"health": True}
-
     async def _health(self, _said: Said) -> Said:
         names = self._names()
         known = await self._people.known()
         lists = [_list(each, names) for each in known.lists]
-        return {**await self._looked(), "lists": lists, "now": unix_seconds(), "checked": bool(self._keys())}
+        return {**await self._looked(), "lists": lists, "now": unix_seconds(), "checked": self._has_keys}
+
+    @property
+    def _has_keys(self) -> bool:
+        return self._log is not None and self._log.prover.has_keys
 
     async def _looked(self) -> dict[str, Any]:
         if self._log is None:
             return {"log": None, "problem": ""}
+        prover = self._log.prover
         try:
-            log = await self._log.look(lambda found: _log(found, self._keys()))
+            log = await self._log.look(lambda found: _log(found, prover))
         except DeskError as error:
             return {"log": None, "problem": error.reason}
         log["words"] = self._log.words
@@ -87,34 +86,31 @@ class HealthPart:
         return {"gateways": [_gateway(each, names) for each in said], "more": self._gateways.not_asked}
 
     async def _verify(self, _said: Said) -> Said:
-        if not self._keys():
+        if self._log is None or not self._has_keys:
             raise DeskError("no_key", "this desk was given no key of the gateway's")
-        report = await self._log.look(self._report) if self._log is not None else {}
-        return {**report, "at": timestamp(unix_ms())}
+        keys = self._log.keys
 
-    def _report(self, log: LogReader) -> dict[str, Any]:
-        if log.count() > CALLS_LOOKED_AT:
-            raise DeskError("long", "the log is too long to be verified here: `accredit log verify` does it")
-        report = log.verify(self._keys())
-        fault = f"{report.fault.place}: {report.fault.reason}" if report.fault else ""
-        return {"valid": report.valid, "records": report.records, "fault": visible_text(fault)}
+        def verify(log: LogReader) -> dict[str, Any]:
+            if log.count() > CALLS_LOOKED_AT:
+                raise DeskError("long", "the log is too long to be verified here: `accredit log verify` does it")
+            report = log.verify(keys)
+            fault = f"{report.fault.place}: {report.fault.reason}" if report.fault else ""
+            return {"valid": report.valid, "records": report.records, "fault": visible_text(fault)}
 
-    def _keys(self) -> _Keys:
-        return self._log.keys if self._log is not None else ()
+        return {**await self._log.look(verify), "at": timestamp(unix_ms())}
 
 
-def _log(log: LogReader, keys: _Keys) -> dict[str, Any]:
-    latest = list(log.latest_checkpoints())
+def _log(log: LogReader, prover: Prover) -> dict[str, Any]:
     counted: dict[str, tuple[Checkpoint, str]] = {}
-    for each in latest:
+    for each in log.latest_checkpoints():
         said = each.statement()
-        if said and isinstance(said.predicate, Checkpoint) and isinstance(each.entry, Stored):
-            counted[said.predicate.writer] = (said.predicate, _signature(each.entry, keys))
+        if said and isinstance(said.predicate, Checkpoint):
+            counted[said.predicate.writer] = (said.predicate, signature_of([each], prover))
     heads = sorted(log.heads(), key=lambda each: counted[each.writer][0].time if each.writer in counted else "~")
     writers = [_writer(each.writer, each.sequence, counted.get(each.writer)) for each in reversed(heads)]
     return {
         "entries": log.count(),
-        **_growth(log, Prover(keys)),
+        **_growth(log, prover),
         "writers": writers[:MAX_SHOWN_WRITERS],
         "writers_more": max(0, len(writers) - MAX_SHOWN_WRITERS),
         "uncounted": sum(each["records"] - each["counted"] for each in writers),
@@ -126,20 +122,10 @@ def _writer(writer: str, records: int, found: tuple[Checkpoint, str] | None) -> 
     return {
         "writer": visible_text(writer[:SHORT_ID_CHARS]),
         "records": records,
-        "counted": min(checkpoint.count, records) if checkpoint and signature in (_GOOD, _UNCHECKED) else 0,
+        "counted": min(checkpoint.count, records) if checkpoint and signature in (GOOD, UNCHECKED) else 0,
         "at": checkpoint.time if checkpoint is not None else "",
         "signature": signature,
     }
-
-
-def _signature(entry: Stored, keys: _Keys) -> str:
-    if not keys:
-        return _UNCHECKED
-    try:
-        verify_envelope(entry.envelope, keys)
-    except AttestationError as error:
-        return visible_text(f"BAD: {error}")
-    return _GOOD
 
 
 def _growth(log: LogReader, prover: Prover) -> dict[str, Any]:

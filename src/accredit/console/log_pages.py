@@ -17,6 +17,7 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -31,7 +32,6 @@ from accredit.attest import (
     encode_call_bundle,
     encode_envelope,
     sha256_hex,
-    verify_envelope,
 )
 from accredit.attest import timestamp as timestamp_ms
 from accredit.base.caching import RecentlyUsed
@@ -68,16 +68,14 @@ MAX_LOG_LOOKS = 2
 _Found = TypeVar("_Found")
 _ID_CHARS = 8
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
+GOOD, UNCHECKED = "good", "not checked"
 _CALL_ID = re.compile(r"[0-9a-f]{32}")
 
 
-_Bookmarks = RecentlyUsed[str, Bookmark]
-
-
 class LogPages:
-    """Reads the log in a store, as a section of the page and for others. `names` returns the known names by id. `keys`
-    verify the log's records. `people` are the keys of those who may have allowed calls, with their names. `words` are
-    options by which `accredit log` finds this log."""
+    """Reads the log in a store. `names` returns the known names by id. `keys` verify the log's records. `people` are
+    the keys of those who may have allowed calls, with their names. `words` are options by which `accredit log` finds
+    this log."""
 
     def __init__(
         self,
@@ -91,23 +89,11 @@ class LogPages:
         self.words = visible_text(words)
         self.names = names
         self.keys = keys
+        self.prover = Prover(keys)
         self._auditor = Auditor(people or {})
         self._looks = asyncio.Semaphore(MAX_LOG_LOOKS)
         self._bookmarks = RecentlyUsed[str, Bookmark](MAX_BOOKMARKS)
         """Log positions of listed calls, so that opening one needs no scan."""
-
-    def routes(self) -> Mapping[str, Work]:
-        """Return the routes of the section of calls: a list, and a call's story."""
-        return {
-            "GET /api/calls": self.calls,
-            "GET /api/calls/rate": self.rate,
-            "GET /api/calls/{call_id}": self.story,
-            "GET /api/calls/{call_id}/bundle": self.bundle,
-        }
-
-    def state(self) -> dict[str, Any]:
-        """Return the members that announce the log to pages."""
-        return {"calls": True}
 
     async def calls(self, said: Said) -> Said:
         """Return a page of the calls that match the filter `q`, newest first, and where the next page begins (None:
@@ -115,26 +101,22 @@ class LogPages:
         before = said.get("before")
         if before is not None and type(before) is not int:
             raise DeskError("query", "a page begins with a number")
-        wanted, names = read_filter(str(said.get("q", "")), unix_ms()), self.names()
-        shown_by = _Listing(names, Prover(self.keys), self._bookmarks, self._auditor)
-        return await self.look(lambda log: _page(log, wanted, before, shown_by))
+        wanted = read_filter(str(said.get("q", "")), unix_ms())
+        return await self.look(lambda log: self._page(log, wanted, before))
 
     async def rate(self, said: Said) -> Said:
         """Return the number of calls that match the filter `q` in each minute of the last hour."""
         now = unix_ms()
-        wanted, names = read_filter(str(said.get("q", "")), now), self.names()
-        return await self.look(lambda log: _rate(log, wanted, names, now))
+        wanted = read_filter(str(said.get("q", "")), now)
+        return await self.look(lambda log: _rate(log, wanted, self.names(), now))
 
     async def story(self, _said: Said, call_id: str) -> Said:
         """Return everything in the log about a call."""
-        names, since = self.names(), self._bookmarks.get(call_id)
-        told = await self.look(lambda log: _story(log, call_id, since, names, self.keys, self._auditor))
-        return {**told, "words": self.words}
+        return await self.look(lambda log: self._story(log, call_id))
 
     async def bundle(self, _said: Said, call_id: str) -> Said:
         """Return a call's bundle, which proves to others what happened."""
-        since = self._bookmarks.get(call_id)
-        return await self.look(lambda log: _bundle(log, call_id, since))
+        return await self.look(lambda log: _bundle(log, call_id, self._bookmarks.get(call_id)))
 
     async def look(self, read: Callable[[LogReader], _Found]) -> _Found:
         """Open the log and run `read` on it, in a thread. Raises `DeskError`."""
@@ -151,11 +133,79 @@ class LogPages:
             except AttestationError as error:
                 raise DeskError("damaged", f"the log is damaged: {error}") from None
 
+    def _page(self, log: LogReader, wanted: CallFilter, before: int | None) -> dict[str, Any]:
+        """Return a page, and remember the positions of its calls. `since` in it is the time of the last call that was
+        scanned."""
+        names, still_open = self.names(), _open_calls(log)
+        found: list[dict[str, Any]] = []
+        outcomes: dict[str, tuple[str, NumberedEntry]] = {}
+        looked, since, following = 0, "", None
+        for each in log.newest_first(None if before is None else before + OUTCOMES_LOOKED_AT):
+            seen = glimpse(each.entry.envelope.payload) if isinstance(each.entry, Stored) else None
+            if seen is not None and seen.phase == "outcome":
+                outcomes[seen.call.id] = (seen.outcome.status if seen.outcome else "", each)
+            if before is not None and each.number >= before:
+                continue
+            looked += 1
+            if seen is not None and seen.phase == "decision":
+                status, outcome = outcomes.pop(seen.call.id, ("open", None))
+                since = seen.times.received
+                if wanted.passes(since, values_of(seen, _status(seen, status, still_open), names)):
+                    listed = _in_full(each, outcome, wanted, names, still_open)
+                    if listed is not None:
+                        self._add_verdict(listed, log, each, outcome)
+                        found.append(listed)
+                        self._bookmarks.put(seen.call.id, Bookmark(each.number, seen.log.writer, seen.log.sequence))
+                if since < wanted.after:
+                    break
+            if len(found) == CALLS_A_PAGE or looked == CALLS_LOOKED_AT:
+                following = each.number
+                break
+        return {"calls": found, "next": following, "since": since, "checked": self.prover.has_keys}
 
-class SeveralLogs:
-    """The calls of several gateways, as a section of the page: a list of each, and a call's story. `pages` is the log
-    that is shown first. `others` are those of further gateways, by the gateways' ids; one in the same store is left
-    out. A story may be in any of them."""
+    def _add_verdict(
+        self, row: dict[str, Any], log: LogReader, decision: NumberedEntry, outcome: NumberedEntry | None
+    ) -> None:
+        """Add to a call's row whether its records verify and, if they do, who allowed it."""
+        entries = [decision] if outcome is None else [decision, outcome]
+        row["signature"] = signature = signature_of(entries, self.prover)
+        statement = decision.statement() if signature == GOOD else None
+        record = statement.predicate if statement is not None else None
+        evidence = None
+        if statement is not None and isinstance(record, CallRecord):
+            evidence = self._auditor.judge(statement, *log.kept_of(record))
+        is_shown = evidence is not None and (evidence.allowed.who or evidence.allowed.verified is False)
+        row["by"] = visible_text(who_allowed(evidence.allowed)) if evidence is not None and is_shown else ""
+        row["by_is_bad"] = evidence is not None and evidence.allowed.verified is False
+
+    def _story(self, log: LogReader, call_id: str) -> dict[str, Any]:
+        names = self.names()
+        found, still_open = _records(log, call_id, self._bookmarks.get(call_id))
+        told = [_record_row(each, self.prover) for each in found]
+        good = [each for each, one in zip(found, told, strict=True) if one["signature"] == GOOD]
+        records = good or found
+        decision = next((each for each in records if each.record.phase == "decision"), records[0])
+        ended = next((each.record.outcome.status for each in records if each.record.outcome is not None), "open")
+        chain, proof = log.kept_of(decision.record)
+        evidence = self._auditor.judge(decode_statement(decision.envelope.payload), chain, proof) if good else None
+        of_call = decision.record.decision
+        return {
+            **_call_row(decision.record, _status(decision.record, ended, still_open), names),
+            "reason": visible_text((of_call.reason if of_call else None) or ""),
+            "method": decision.record.call.method,
+            "chain": [_link(cert, names) for cert in _certificates(chain)],
+            "records": told,
+            "proved": None if evidence is None else _describe_evidence(decision.record, evidence, names),
+            "good": bool(good),
+            "keys": {each.id: b64encode(each.ed25519).decode() for each in self.keys if isinstance(each, LogKey)},
+            "checked": self.prover.has_keys,
+            "words": self.words,
+        }
+
+
+class CallsPart:
+    """The section of calls: the list of a log, and a call's story, which may be in any log. `pages` is the log that is
+    shown first. `others` are those of further gateways, by the gateways' ids; one in the same store is left out."""
 
     def __init__(self, pages: LogPages, others: Mapping[str, LogPages] = {}) -> None:
         own = next((id for id, each in others.items() if each is pages), "")
@@ -165,29 +215,19 @@ class SeveralLogs:
                 self._logs[id] = each
 
     def routes(self) -> Mapping[str, Work]:
-        """Return the routes, as those of one log."""
+        """Return the routes."""
         return {
             "GET /api/calls": self._calls,
             "GET /api/calls/rate": self._rate,
-            "GET /api/calls/{call_id}": self._story,
-            "GET /api/calls/{call_id}/bundle": self._bundle,
+            "GET /api/calls/{call_id}": partial(self._find, LogPages.story),
+            "GET /api/calls/{call_id}/bundle": partial(self._find, LogPages.bundle),
         }
-
-    def state(self) -> dict[str, Any]:
-        """Return the members that announce the log to pages."""
-        return {"calls": True}
 
     async def _calls(self, said: Said) -> Said:
         return {**await self._log(said).calls(said), "logs": self._choices()}
 
     async def _rate(self, said: Said) -> Said:
         return await self._log(said).rate(said)
-
-    async def _story(self, said: Said, call_id: str) -> Said:
-        return await self._first(lambda log: log.story(said, call_id))
-
-    async def _bundle(self, said: Said, call_id: str) -> Said:
-        return await self._first(lambda log: log.bundle(said, call_id))
 
     def _log(self, said: Said) -> LogPages:
         """Return the log that a page asks for, by default the first. Raises `DeskError`."""
@@ -203,80 +243,24 @@ class SeveralLogs:
         names = next(iter(self._logs.values())).names()
         return [[id, _name(id, names) if id else "the store in desk.toml"] for id in self._logs]
 
-    async def _first(self, read: Callable[[LogPages], Awaitable[Said]]) -> Said:
+    async def _find(self, read: Callable[[LogPages, Said, str], Awaitable[Said]], said: Said, call_id: str) -> Said:
         """Return what the first log that knows a call says of it. Raises `DeskError`."""
         logs = [*self._logs.values()]
         for each in logs[:-1]:
             try:
-                return await read(each)
+                return await read(each, said, call_id)
             except DeskError as error:
                 if error.error != "unknown":
                     raise
-        return await read(logs[-1])
+        return await read(logs[-1], said, call_id)
 
 
-class _Listing(NamedTuple):
-    """Makes a list of calls. Has the names, the verifiers of records and of their evidence, and the remembered log
-    positions."""
-
-    names: Mapping[str, str]
-    prover: Prover
-    bookmarks: _Bookmarks
-    auditor: Auditor
-
-    def add_verdict(
-        self, row: dict[str, Any], log: LogReader, decision: NumberedEntry, outcome: NumberedEntry | None
-    ) -> None:
-        """Add to a call's row whether its records verify and, if they do, who allowed it."""
-        row["signature"] = signature = _signature((decision, outcome), self.prover)
-        statement = decision.statement() if signature == "good" else None
-        record = statement.predicate if statement is not None else None
-        evidence = None
-        if statement is not None and isinstance(record, CallRecord):
-            evidence = self.auditor.judge(statement, *log.kept_of(record))
-        is_shown = evidence is not None and (evidence.allowed.who or evidence.allowed.verified is False)
-        row["by"] = visible_text(who_allowed(evidence.allowed)) if evidence is not None and is_shown else ""
-        row["by_is_bad"] = evidence is not None and evidence.allowed.verified is False
-
-
-def _page(log: LogReader, wanted: CallFilter, before: int | None, listing: _Listing) -> dict[str, Any]:
-    """Return a page, and remember the positions of its calls. `since` in it is the time of the last call that was
-    scanned."""
-    names = listing.names
-    found: list[dict[str, Any]] = []
-    outcomes: dict[str, tuple[str, NumberedEntry]] = {}
-    still_open = _open_calls(log)
-    looked, since = 0, ""
-    for each in log.newest_first(None if before is None else before + OUTCOMES_LOOKED_AT):
-        seen = glimpse(each.entry.envelope.payload) if isinstance(each.entry, Stored) else None
-        if seen is not None and seen.phase == "outcome":
-            outcomes[seen.call.id] = (seen.outcome.status if seen.outcome else "", each)
-        if before is not None and each.number >= before:
-            continue
-        looked += 1
-        if seen is not None and seen.phase == "decision":
-            status, outcome = outcomes.pop(seen.call.id, ("open", None))
-            since = seen.times.received
-            if wanted.passes(since, values_of(seen, _status(seen, status, still_open), names)):
-                listed = _in_full(each, outcome, wanted, names, still_open)
-                if listed is not None:
-                    listing.add_verdict(listed, log, each, outcome)
-                    found.append(listed)
-                    listing.bookmarks.put(seen.call.id, Bookmark(each.number, seen.log.writer, seen.log.sequence))
-            if since < wanted.after:
-                break
-        if len(found) == CALLS_A_PAGE or looked == CALLS_LOOKED_AT:
-            return {"calls": found, "next": each.number, "since": since, "checked": listing.prover.has_keys}
-    return {"calls": found, "next": None, "since": since, "checked": listing.prover.has_keys}
-
-
-def _signature(entries: Iterable[NumberedEntry | None], prover: Prover) -> str:
-    """Return whether entries verify: "good", "BAD: ..." or "not checked"."""
+def signature_of(entries: Iterable[NumberedEntry], prover: Prover) -> str:
+    """Return whether entries verify: `GOOD`, "BAD: ..." or `UNCHECKED`."""
     if not prover.has_keys:
-        return "not checked"
-    faults = (prover.fault(each) for each in entries if each is not None)
-    fault = next((each for each in faults if each is not None), None)
-    return "good" if fault is None else visible_text(f"BAD: {fault}")
+        return UNCHECKED
+    fault = next((each for each in map(prover.fault, entries) if each is not None), None)
+    return GOOD if fault is None else visible_text(f"BAD: {fault}")
 
 
 def _rate(log: LogReader, wanted: CallFilter, names: Mapping[str, str], now: int) -> dict[str, Any]:
@@ -366,36 +350,6 @@ def _call_row(record: CallRecord, status: str, names: Mapping[str, str]) -> dict
     }
 
 
-def _story(
-    log: LogReader,
-    call_id: str,
-    since: Bookmark | None,
-    names: Mapping[str, str],
-    keys: Sequence[LogKey | RecordKey],
-    auditor: Auditor,
-) -> dict[str, Any]:
-    found, still_open = _records(log, call_id, since)
-    told = [_record(record, envelope, keys) for record, envelope in found]
-    good = [record for (record, _), each in zip(found, told, strict=True) if each["signature"] == "good"]
-    records = good or [record for record, _ in found]
-    decision = next((each for each in records if each.phase == "decision"), records[0])
-    ended = next((each.outcome.status for each in records if each.outcome is not None), "open")
-    chain, proof = log.kept_of(decision)
-    envelope = next(envelope for record, envelope in found if record is decision)
-    evidence = auditor.judge(decode_statement(envelope.payload), chain, proof) if good else None
-    return {
-        **_call_row(decision, _status(decision, ended, still_open), names),
-        "reason": visible_text((decision.decision.reason if decision.decision else None) or ""),
-        "method": decision.call.method,
-        "chain": [_link(cert, names) for cert in _certificates(chain)],
-        "records": told,
-        "proved": None if evidence is None else _describe_evidence(decision, evidence, names),
-        "good": bool(good),
-        "keys": {each.id: b64encode(each.ed25519).decode() for each in keys if isinstance(each, LogKey)},
-        "checked": bool(keys),
-    }
-
-
 def _describe_evidence(decision: CallRecord, evidence: Evidence, names: Mapping[str, str]) -> dict[str, Any]:
     """Return what a record proves: a sentence, its parts, and which questions it leaves open."""
     parts = evidence.parts(decision).items()
@@ -411,23 +365,29 @@ def _describe_evidence(decision: CallRecord, evidence: Evidence, names: Mapping[
 def _bundle(log: LogReader, call_id: str, since: Bookmark | None) -> dict[str, Any]:
     """Return the call's bundle, as `accredit log export --call ID --bundle` writes it."""
     found, _ = _records(log, call_id, since)
-    decision = found[0][0]
+    decision = found[0].record
     chain = log.certificates(decision.authority.chain_sha256) if decision.authority else None
     covering = log.covering(decision.log.writer, decision.log.sequence)
     checkpoint = covering.entry.envelope if covering and isinstance(covering.entry, Stored) else None
     proof = log.shown_of(decision, unix_ms() // 1000)
-    bundle = CallBundle(tuple(envelope for _, envelope in found), chain, checkpoint, proof)
+    bundle = CallBundle(tuple(each.envelope for each in found), chain, checkpoint, proof)
     return {"bundle": encode_call_bundle(bundle).decode()}
 
 
-def _records(
-    log: LogReader, call_id: str, since: Bookmark | None
-) -> tuple[list[tuple[CallRecord, Envelope]], frozenset[str]]:
+class _Record(NamedTuple):
+    """A record of a call, with its entry and its envelope there."""
+
+    entry: NumberedEntry
+    record: CallRecord
+    envelope: Envelope
+
+
+def _records(log: LogReader, call_id: str, since: Bookmark | None) -> tuple[list[_Record], frozenset[str]]:
     """Return the records of a call, in order, and the ids of open calls. Raises `DeskError` if there are no records."""
     if not _CALL_ID.fullmatch(call_id):  # part of an id would match other calls' entries
         raise DeskError("unknown", "a call's id has 32 characters")
     still_open = _open_calls(log)
-    found: list[tuple[int, CallRecord, Envelope]] = []
+    found: list[_Record] = []
     for begin in (None,) if since is None else (since, None):
         entries = log.of_calls(call_id) if begin is None else log.holding(call_id, begin)
         found = _of_call(entries, call_id, is_open=call_id in still_open)
@@ -435,26 +395,24 @@ def _records(
             break
     if not found:
         raise DeskError("unknown", "the log holds no record of this call; older ones may be pruned")
-    return [(record, envelope) for _, record, envelope in sorted(found, key=lambda each: each[0])], still_open
+    return sorted(found, key=lambda each: each.entry.number), still_open
 
 
-def _of_call(
-    entries: Iterable[NumberedEntry], call_id: str, *, is_open: bool
-) -> list[tuple[int, CallRecord, Envelope]]:
+def _of_call(entries: Iterable[NumberedEntry], call_id: str, *, is_open: bool) -> list[_Record]:
     """Collect a call's records; stop reading once they are complete."""
-    found: list[tuple[int, CallRecord, Envelope]] = []
+    found: list[_Record] = []
     for each in entries:
         record = each.record()
         if isinstance(each.entry, Stored) and record is not None and record.call.id == call_id:
-            found.append((each.number, record, each.entry.envelope))
+            found.append(_Record(each, record, each.entry.envelope))
             if _is_whole(found, is_open=is_open):
                 break
     return found
 
 
-def _is_whole(found: Iterable[tuple[int, CallRecord, Envelope]], *, is_open: bool) -> bool:
+def _is_whole(found: Iterable[_Record], *, is_open: bool) -> bool:
     """Return whether these records cover a call from its decision to its end or, if it is open, to now."""
-    records = [record for _, record, _ in found]
+    records = [each.record for each in found]
     allowed = [each.decision.verdict == "allow" for each in records if each.decision is not None]
     return bool(allowed) and (is_open or not allowed[0] or any(each.outcome is not None for each in records))
 
@@ -477,14 +435,8 @@ def _link(cert: DelegationCert, names: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _record(record: CallRecord, envelope: Envelope, keys: Sequence[LogKey | RecordKey]) -> dict[str, Any]:
-    signature = "not checked"
-    if keys:
-        try:
-            verify_envelope(envelope, keys)
-            signature = "good"
-        except AttestationError as error:
-            signature = f"BAD: {error}"
+def _record_row(found: _Record, prover: Prover) -> dict[str, Any]:
+    record = found.record
     if record.decision is not None:
         said = (record.decision.verdict, record.decision.error)
     else:
@@ -493,8 +445,8 @@ def _record(record: CallRecord, envelope: Envelope, keys: Sequence[LogKey | Reco
         "at": record.times.recorded,
         "place": visible_text(f"{record.log.writer[:SHORT_ID_CHARS]} / {record.log.sequence}"),
         "says": visible_text(" ".join(each for each in said if each)),
-        "signature": visible_text(signature),
-        "envelope": encode_envelope(envelope).decode(),
+        "signature": signature_of([found.entry], prover),
+        "envelope": encode_envelope(found.envelope).decode(),
     }
 
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from accredit.base.values import members_of
 from accredit.canonical import canonical
-from accredit.consent import CALL, CallTerms
 from accredit.consent.asks import Ask, read_code
+from accredit.consent.call import CALL, CallTerms
 from accredit.errors import AskError, WireError
 from accredit.limits import CLOCK_LEAD_SECONDS
 from accredit.ratify import DelegationCert, Extension, Grant, HybridPublicKey

@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from accredit.console.api import Said, Work, text_in
 from accredit.console.delegations import Link, TreeEntry
@@ -215,10 +215,6 @@ class PeoplePart:
         if self._taking is not None:
             routes["POST /api/people/{handle}"] = partial(self._take_back, self._taking)
         return routes
-
-    def state(self) -> dict[str, Any]:
-        """Return the members that announce this section to pages."""
-        return {"people": True}
 
     async def _views(self, known: Known) -> PeopleViews:
         person_id = self._taking.desk.person.id if self._taking is not None else ""

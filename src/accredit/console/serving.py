@@ -33,7 +33,7 @@ from accredit.base.clock import unix_ms, unix_seconds
 from accredit.consent.held import ClientAsk
 from accredit.console import browser
 from accredit.console.admission import EVERY_ANSWER, SIGNED_IN
-from accredit.console.api import Changes, Page, PageSection
+from accredit.console.api import Changes, Page, Work
 from accredit.console.apps import AppsPart
 from accredit.console.book import PendingAsk
 from accredit.console.desk import Desk
@@ -42,7 +42,7 @@ from accredit.console.gateways import Gateways
 from accredit.console.health import HealthPart
 from accredit.console.journal import Journal
 from accredit.console.lists import ListPlace
-from accredit.console.log_pages import LogPages, SeveralLogs
+from accredit.console.log_pages import CallsPart, LogPages
 from accredit.console.page_views import AskedPart
 from accredit.console.people import People
 from accredit.console.people_part import PeoplePart, RevocationContext
@@ -143,9 +143,9 @@ class PageServer:
         """The page's address."""
         return f"http://{self._address}"
 
-    async def run(self, parts: Sequence[PageSection]) -> None:
+    async def run(self, works: Mapping[str, Work], state: Callable[[], dict[str, Any]] = dict[str, Any]) -> None:
         """Serve until stopped."""
-        page = Page(parts, self._sessions, self.changes, self._address, unix_seconds)
+        page = Page(works, state, self._sessions, self.changes, self._address, unix_seconds)
         config = uvicorn.Config(
             page,
             http=PageConnection,
@@ -227,17 +227,16 @@ class DeskProcess:
         self._control = listen(places.socket)
         elsewhere = [GatewayElsewhere(url, person.id, unix_seconds) for url in sources.at]
         self._apps = AppsPart(self._desk, elsewhere, places.keys, sources.check_app)
-        self._parts: list[PageSection] = [
-            self._asked,
-            self._apps,
-            *([SeveralLogs(sources.log, sources.logs)] if sources.log is not None else []),
-        ]
-        self._parts += self._about_people(places.keys, sources, elsewhere)
+        calls: Mapping[str, Work] = {}
+        if sources.log is not None:
+            calls = CallsPart(sources.log, sources.logs).routes()
+        people = self._about_people(places.keys, sources, elsewhere)
+        self._works = {**self._asked.routes(), **self._apps.routes(), **calls, **people}
         self._watches = [Watch(each, self._desk, self._show) for each in elsewhere]
 
     def _about_people(
         self, folder: Path, sources: DeskSources, elsewhere: Sequence[GatewayElsewhere]
-    ) -> list[PageSection]:
+    ) -> Mapping[str, Work]:
         desk, gateways, log = self._desk, Gateways(sources.gateways), sources.log
         people = People(log, folder, lists=sources.lists, person=desk.person, signed=lambda: desk.past.signed)
 
@@ -245,7 +244,7 @@ class DeskProcess:
             return {desk.person.id: desk.person.name, **sources.names()}
 
         taking = RevocationContext(desk, sources.lists, gateways, people, elsewhere)
-        return [PeoplePart(people, names, taking), HealthPart(gateways, people, names, log)]
+        return {**PeoplePart(people, names, taking).routes(), **HealthPart(gateways, people, names, log).routes()}
 
     async def run(self) -> int:
         """Serve until stopped; return the exit code."""
@@ -261,7 +260,7 @@ class DeskProcess:
         accepting = await control.serve(self._control)
         watching = [asyncio.ensure_future(each.run()) for each in self._watches]
         try:
-            await self._server.run(self._parts)
+            await self._server.run(self._works, self._asked.state)
         finally:
             for each in watching:
                 each.cancel()
@@ -282,7 +281,7 @@ async def run_read_only(server: PageServer, log: LogPages, known: Callable[[], M
     the ids of gateways by URL."""
     people = People(log, lists=[ListPlace(log.store, log.store.name)])
     health = HealthPart(Gateways(known), people, log.names, log)
-    await server.run([log, PeoplePart(people, log.names), health])
+    await server.run({**CallsPart(log).routes(), **PeoplePart(people, log.names).routes(), **health.routes()})
     return 0
 
 

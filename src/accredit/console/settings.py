@@ -4,7 +4,7 @@ of that folder."""
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -99,18 +99,18 @@ def _unlock_seconds(text: str, path: Path) -> int | None:
     return seconds
 
 
-def keys_in(folder: Path, kind: Literal["human"] = "human") -> list[Path]:
-    """Return the paths of the private keys in a folder that are of this kind, by their public halves."""
-    found = [public.with_suffix("") for public, key in public_keys_in(folder) if key.kind == kind]
-    return [*filter(Path.is_file, found)]
+def keys_in(folder: Path) -> list[Path]:
+    """Return the paths of people's private keys in a folder, by their public halves."""
+    found = ((path.with_suffix(""), key) for path, key in public_keys_in(folder))
+    return [path for path, key in found if key.kind == "human" and path.is_file()]
 
 
-def find_key(settings: DeskSettings, kind: Literal["human"] = "human") -> Path:
+def find_key(settings: DeskSettings) -> Path:
     """Return the path of the person's private key: the configured one or, if none is configured, the only one in the
     folder. Raises `ConfigurationError`."""
     if settings.key_file is not None:
         return settings.key_file
-    found = keys_in(settings.folder, kind)
+    found = keys_in(settings.folder)
     if len(found) == 1:
         return found[0]
     if found:

@@ -14,7 +14,7 @@ from typing import Any
 
 from accredit.attest import Stored, timestamp
 from accredit.attest.canonical import recorded_chain
-from accredit.consent import this_call_only
+from accredit.consent.call import this_call_only
 from accredit.console.call_filter import glimpse
 from accredit.console.delegations import links_of
 from accredit.console.log_pages import CALLS_LOOKED_AT, LogPages
@@ -40,10 +40,10 @@ async def use_of(chain: Sequence[DelegationCert], log: LogPages | None) -> dict[
         return {**found, "problem": "desk.toml names no store of the gateway"}
     sha256 = recorded_chain(each.encode() for each in chain).sha256
     try:
-        last = await log.look(lambda reader: _last_call(reader, sha256, leaf.issued_at, Prover(log.keys)))
+        last = await log.look(lambda reader: _last_call(reader, sha256, leaf.issued_at, log.prover))
     except DeskError as error:
         return {**found, "problem": visible_text(error.reason)}
-    return {**found, "used": last is not None, "checked": bool(log.keys), **(last or {})}
+    return {**found, "used": last is not None, "checked": log.prover.has_keys, **(last or {})}
 
 
 def _last_call(log: LogReader, sha256: str, issued_at: int, prover: Prover) -> dict[str, Any] | None:

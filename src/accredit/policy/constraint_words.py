@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from accredit.base.text import excerpt, several
-from accredit.consent import CALL, CallTerms
-from accredit.consent.call import OTHER_DEFINITION
+from accredit.consent.call import CALL, OTHER_DEFINITION, CallTerms
 from accredit.errors import WireError
 from accredit.limits import MAX_TOLD_REASON_CHARS
 from accredit.policy.catalog import Entry

@@ -55,7 +55,7 @@ from msgspec.structs import replace
 
 from accredit.attest.canonical import HybridPair, KeptProof
 from accredit.base.caching import CachedProperty
-from accredit.consent import names_definition
+from accredit.consent.call import names_definition
 from accredit.errors import ChallengesFull, ClockSetBack, ProofRefused, StoreUnavailable, WireError
 from accredit.limits import CHALLENGE_WINDOW_SECONDS, CLOCK_BACK_SECONDS, CLOCK_LEAD_SECONDS, MAX_PROOF_BUNDLE_BYTES
 from accredit.pins import Pins

@@ -7,7 +7,7 @@ shown.
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from accredit.consent import CALL, evaluate_call
+from accredit.consent.call import CALL, evaluate_call
 from accredit.errors import ConfigurationError
 from accredit.ratify import Evaluator, Extension, VerifierContext
 from accredit.ratify.constraints import BUILT_IN_TYPES

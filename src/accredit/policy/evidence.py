@@ -44,8 +44,7 @@ from accredit.attest.statements import Call as RecordedCall
 from accredit.attest.statements import milliseconds
 from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt, one_line
-from accredit.consent import CALL, CallTerms
-from accredit.consent.call import request_digest
+from accredit.consent.call import CALL, CallTerms, request_digest
 from accredit.errors import AttestationError, WireError
 from accredit.jsonrpc.methods import AGENT_CHANGES, AGENT_MESSAGES, TASK_CHANGES, TASK_LIST, TASKS
 from accredit.limits import (

@@ -31,7 +31,7 @@ from msgspec.structs import replace
 from accredit.attest import CallRecord
 from accredit.attest.canonical import PROTOCOLS_WITH_PATH
 from accredit.attest.statements import milliseconds
-from accredit.consent import CALL, CallTerms
+from accredit.consent.call import CALL, CallTerms
 from accredit.errors import FrameError, WireError
 from accredit.limits import MAX_RECORDED_TARGET
 from accredit.pins import Pins

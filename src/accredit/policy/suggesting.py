@@ -31,7 +31,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from accredit.attest import CallRecord, RecordedAuthority
-from accredit.consent import CallTerms
+from accredit.consent.call import CallTerms
 from accredit.limits import MAX_RECORDED_TARGET
 from accredit.policy.agent_call import is_about_tasks
 from accredit.policy.catalog import Catalog, Entry, own_scope, scope_fault

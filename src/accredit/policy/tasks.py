@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accredit.consent import named_arguments
+from accredit.consent.call import named_arguments
 from accredit.errors import StoreUnavailable
 from accredit.policy.facts import CONTEXT_NAMES
 from accredit.policy.merging import member_of_name

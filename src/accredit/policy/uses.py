@@ -18,7 +18,7 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 from operator import itemgetter
 
-from accredit.consent import this_call_only
+from accredit.consent.call import this_call_only
 from accredit.errors import SealError
 from accredit.limits import MAX_STATE_SECONDS
 from accredit.policy.decision import Flow, FlowOf

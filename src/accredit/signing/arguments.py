@@ -13,7 +13,7 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from accredit.consent import CALL, CallTerms
+from accredit.consent.call import CALL, CallTerms
 from accredit.errors import ConfigurationError, FrameError, WireError
 from accredit.keys import read_file
 from accredit.limits import MAX_PROOF_BUNDLE_BYTES, MAX_STATEMENT_BYTES

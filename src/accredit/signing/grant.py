@@ -22,7 +22,7 @@ from msgspec import Struct
 from accredit.asking.reaching import Reach
 from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDOUT, is_for_programs
-from accredit.consent import CALL
+from accredit.consent.call import CALL
 from accredit.errors import ConfigurationError, IssueError, WireError
 from accredit.keys import (
     AskPassphrase,

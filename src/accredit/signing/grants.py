@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from accredit.base.clock import unix_seconds
-from accredit.consent import this_call_only
+from accredit.consent.call import this_call_only
 from accredit.console.journal import Entry, read_journal
 from accredit.console.lists import list_places, people_in, revoked_ids, see_lists
 from accredit.console.names import known_names, set_name

@@ -12,7 +12,7 @@ from accredit.client import ProofPresenter
 from accredit.client.asking import Asking
 from accredit.client.desk_socket import desk_answers
 from accredit.client.refusals import mark_uncovered
-from accredit.consent import Ask, check_ask
+from accredit.consent.asks import Ask, check_ask
 from accredit.errors import ProofRefused
 from accredit.keys import SigningKey
 from accredit.limits import MAX_SERVER_WORDS_BYTES

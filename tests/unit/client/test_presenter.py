@@ -16,7 +16,7 @@ from accredit.client import ProofPresenter
 from accredit.client.pins import GatewayPin
 from accredit.client.presenter import MAX_PRESENTED, Challenge
 from accredit.client.proving import Prover
-from accredit.consent import CallTerms
+from accredit.consent.call import CallTerms
 from accredit.errors import ConfigurationError, ProofRefused
 from accredit.keys import SigningKey, make_key
 from accredit.limits import CLOCK_LEAD_SECONDS

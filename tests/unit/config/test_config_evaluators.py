@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from accredit.config.proofs import load_evaluators
-from accredit.consent import CALL
+from accredit.consent.call import CALL
 from accredit.errors import ConfigurationError
 
 MODULE = """

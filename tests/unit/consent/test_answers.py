@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.world.asked import GATEWAY, PARAMS, SCOPE, WORLD, allowed, an_ask, once
 from tests.world.delegations import NOW, tampered
 
-from accredit.consent import Answer, chain_allowed, read_answer
+from accredit.consent.answers import Answer, chain_allowed, read_answer
 from accredit.errors import UnusableAnswer
 from accredit.limits import MAX_CONSENT_ANSWER_BYTES
 from accredit.ratify.constraints import MaxAmount, MaxRate

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from tests.world.asked import PARAMS, WORLD, a_message, a_request, an_ask, request_params
 from tests.world.delegations import NOW
 
-from accredit.consent import Answer, Ask, check_ask, read_ask, read_code
-from accredit.consent.asks import MAX_ASK_BYTES, MAX_ASKED_PARAMS_BYTES
+from accredit.consent.answers import Answer
+from accredit.consent.asks import MAX_ASK_BYTES, MAX_ASKED_PARAMS_BYTES, Ask, check_ask, read_ask, read_code
 from accredit.errors import AskError
 from accredit.limits import MAX_DEPTH
 from accredit.ratify.hybrid import UNSIGNED, signature_fault

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from accredit.consent import CALL, CallTerms, evaluate_call, this_call_only
+from accredit.consent.call import CALL, CallTerms, evaluate_call, this_call_only
 from accredit.errors import WireError
 from accredit.ratify import CallFacts, Extension, VerifierContext, read_constraint
 from accredit.ratify.constraints import MaxRate

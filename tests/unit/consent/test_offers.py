@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from tests.world.asked import GATEWAY, PARAMS, SCOPE, WORLD, a_message, a_request, allowed, an_ask
 from tests.world.delegations import NOW
 
-from accredit.consent import Ask, CallTerms, chain_allowed, evaluate_call
-from accredit.consent.asks import AskedRefusal
+from accredit.consent.answers import chain_allowed
+from accredit.consent.asks import Ask, AskedRefusal
+from accredit.consent.call import CallTerms, evaluate_call
 from accredit.consent.offers import MAX_LIKE_SECONDS, Offer, concerns_money, offers_for, parts_of
 from accredit.errors import NotOffered, UnusableAnswer
 from accredit.limits import ASK_SECONDS, MAX_LIKE_CALLS

@@ -50,7 +50,6 @@ class Page:
 async def test_a_person_who_types_the_code_sees_the_app__and_gets_the_digits(tmp_path: Path) -> None:
     page = Page(tmp_path)
     digits = await page.held()
-    assert page.part.state() == {"apps": True}
     assert page.part.waiting() == []  # pushed to nobody
     found = await page.find(page.ask.code.lower().replace("-", " "))
     assert dict(found["facts"])["known by"] == "claude.ai"

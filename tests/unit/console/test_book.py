@@ -6,7 +6,7 @@ import pytest
 from tests.world.asked import NOW, WORLD, an_ask
 from tests.world.delegations import World
 
-from accredit.consent import Answer
+from accredit.consent.answers import Answer
 from accredit.consent.asks import Ask, Asker
 from accredit.console.book import (
     DENIED_SECONDS,

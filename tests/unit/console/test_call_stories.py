@@ -14,7 +14,7 @@ from tests.world.records import DENY, OK, decided, gateway
 from tests.world.thief import Thief
 
 from accredit.attest import recorded_chain
-from accredit.console.log_pages import LogPages, SeveralLogs
+from accredit.console.log_pages import CallsPart, LogPages
 from accredit.errors import DeskError
 from accredit.stores import SqliteFile
 
@@ -56,7 +56,7 @@ def told(pages: LogPages, call_id: str) -> list[str]:
     return [each["says"] for each in asyncio.run(pages.story({}, call_id))["records"]]
 
 
-def got(part: SeveralLogs, route: str, *path: str, **said: Any) -> dict[str, Any]:
+def got(part: CallsPart, route: str, *path: str, **said: Any) -> dict[str, Any]:
     async def run() -> dict[str, Any]:
         return dict(await part.routes()[route](said, *path))
 
@@ -89,18 +89,18 @@ def test_of_gateways_with_logs_of_their_own_each_is_shown__and_a_call_is_found_i
 
     asyncio.run(write())
     logs = {"aa" * 16: pages, "bb" * 16: LogPages(SqliteFile(tmp_path / "other.db"), dict), "cc" * 16: pages}
-    first = got(SeveralLogs(pages, logs), "GET /api/calls")
+    first = got(CallsPart(pages, logs), "GET /api/calls")
     assert {each["call"] for each in first["calls"]} >= set(calls.values())
     assert [id for id, _ in first["logs"]] == ["aa" * 16, "bb" * 16], "one store is one log"
-    second = got(SeveralLogs(pages, logs), "GET /api/calls", log="bb" * 16)
+    second = got(CallsPart(pages, logs), "GET /api/calls", log="bb" * 16)
     assert [each["target"] for each in second["calls"]] == ["elsewhere"]
     for target, call in (("elsewhere", other.call.id), ("quick", calls["quick"])):
-        assert got(SeveralLogs(pages, logs), "GET /api/calls/{call_id}", call)["target"] == target
+        assert got(CallsPart(pages, logs), "GET /api/calls/{call_id}", call)["target"] == target
     with pytest.raises(DeskError, match="no record"):
-        got(SeveralLogs(pages, logs), "GET /api/calls/{call_id}", "0" * 32)
+        got(CallsPart(pages, logs), "GET /api/calls/{call_id}", "0" * 32)
     with pytest.raises(DeskError, match="no gateway"):
-        got(SeveralLogs(pages, logs), "GET /api/calls/rate", log="dd")
-    assert got(SeveralLogs(pages), "GET /api/calls")["logs"] == []
+        got(CallsPart(pages, logs), "GET /api/calls/rate", log="dd")
+    assert got(CallsPart(pages), "GET /api/calls")["logs"] == []
 
 
 FORGED = (

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.world.asked import NOW, WORLD, an_ask, once
 
-from accredit.consent import Answer, Ask, chain_allowed
-from accredit.consent.asks import AskedRefusal
+from accredit.consent.answers import Answer, chain_allowed
+from accredit.consent.asks import Ask, AskedRefusal
 from accredit.console.book import DENIED_SECONDS, PendingAsk
 from accredit.console.desk import Choice, Desk, needs_each
 from accredit.console.journal import Journal

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.world.asked import GATEWAY, NOW, WORLD, a_message, a_request, an_ask
 
-from accredit.consent import Ask
-from accredit.consent.asks import AskedGateway, AskedRefusal, Asker, ServerWords
+from accredit.consent.asks import Ask, AskedGateway, AskedRefusal, Asker, ServerWords
 from accredit.consent.offers import offers_for
 from accredit.console.desk import Choice, signed_certificate
 from accredit.console.views import Circumstances, choices, describe, preview, timestamp

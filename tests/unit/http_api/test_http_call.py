@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.unit.ratify.world import NOW, constraint
 from tests.world.decisions import Deployment, call, draw, granted, prove, with_proof
 
-from accredit.consent import CallTerms
+from accredit.consent.call import CallTerms
 from accredit.http_api.call import HttpCall, http_call
 from accredit.http_api.facts import http_facts
 from accredit.http_api.routes import RouteMatch, RouteTable

@@ -19,7 +19,7 @@ from tests.unit.ratify.world import AGENT, HUMAN
 from tests.world.in_process import Run
 
 from accredit.config import convert_tables
-from accredit.consent import CallTerms
+from accredit.consent.call import CallTerms
 from accredit.keys import load_public_key, make_key, write_key
 from accredit.ops.suggest import Lines, find_public_keys
 from accredit.policy import Catalog, Entry

@@ -26,7 +26,7 @@ from tests.world.decisions import (
 )
 
 from accredit.attest.canonical import HybridPair, KeptProof
-from accredit.consent import CallTerms
+from accredit.consent.call import CallTerms
 from accredit.errors import ChallengesFull, StoreUnavailable
 from accredit.pins import Pins
 from accredit.policy import LISTS, Decision

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.ratify.world import NOW
 from tests.world.decisions import VERIFIER, Deployment, call, granted, proven
 
-from accredit.consent import CALL
+from accredit.consent.call import CALL
 from accredit.errors import ConfigurationError
 from accredit.policy import with_own
 from accredit.ratify import Extension, VerifierContext

@@ -13,8 +13,7 @@ from tests.world.records import DENY, GATEWAY
 from tests.world.signed_calls import PARAMS, SESSION, SignedCall, judged, lied, read_back, said, signed_call
 
 from accredit.attest import CallRecord, Statement, sha256_hex, timestamp
-from accredit.consent import CallTerms
-from accredit.consent.call import request_digest
+from accredit.consent.call import CallTerms, request_digest
 from accredit.policy.evidence import Auditor, Evidence, ProvenPart, sentence
 
 pytestmark = pytest.mark.holds("attest/canonical")

@@ -6,7 +6,7 @@ import pytest
 import rfc8785
 from tests.world.authorization import GATEWAY, Trust
 
-from accredit.consent import CallTerms
+from accredit.consent.call import CallTerms
 from accredit.errors import StoreUnavailable
 from accredit.policy.tasks import MAX_TASK_FACTS_BYTES, encode_task_facts, read_made_by, same_call
 from accredit.ports import Task

@@ -25,7 +25,7 @@ from accredit.attest import (
 from accredit.attest.canonical import RecordedParams
 from accredit.attest.records import CallDecision
 from accredit.attest.statements import GENESIS, Call
-from accredit.consent import CallTerms
+from accredit.consent.call import CallTerms
 from accredit.limits import MAX_RECORDED_TARGET
 from accredit.pins import Pins
 from accredit.policy import Catalog, Entry, GuardedCall, Policy

@@ -8,7 +8,7 @@ from tests.world.records import NOW_MS, decided
 
 from accredit.attest import CallRecord, Place, RecordedDecision, decision_payload, decode_statement, timestamp
 from accredit.attest.statements import GENESIS
-from accredit.consent import CallTerms
+from accredit.consent.call import CallTerms
 from accredit.limits import MAX_RECORDED_TARGET
 from accredit.policy import Catalog, Entry
 from accredit.policy.catalog import own_scope

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.ratify.world import AGENT, NOW, SUB_AGENT, certificate, constraint
 from tests.world.decisions import GRANT, VERIFIER, Deployment, call, finished, granted, proven
 
-from accredit.consent import CallTerms
+from accredit.consent.call import CallTerms
 from accredit.policy import Decision, Flow, GuardedCall, drive
 from accredit.policy.decide import decide
 from accredit.ratify import Constraint, DelegationCert

@@ -10,7 +10,7 @@ from tests.world.delegations import DAY, World, tampered
 from tests.world.in_process import Refused, Run, Save
 
 from accredit.base.clock import unix_seconds
-from accredit.consent import CallTerms
+from accredit.consent.call import CallTerms
 from accredit.keys import DelegationFile, make_key, write_key
 from accredit.ratify import DelegationCert, verify_chain
 from accredit.ratify.canonical import canonical

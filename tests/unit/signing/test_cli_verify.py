@@ -12,7 +12,7 @@ from tests.world.delegations import DAY, NOW, World, prove, tampered
 from tests.world.in_process import Done, Refused, Run, Save
 
 from accredit.base.clock import unix_seconds
-from accredit.consent import CallTerms
+from accredit.consent.call import CallTerms
 from accredit.keys import KeyKind, make_key, write_key
 from accredit.ratify import issue_revocation_list
 from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath

@@ -29,7 +29,7 @@ from msgspec import Raw, structs
 
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
-from accredit.consent import CALL, is_for_call
+from accredit.consent.call import CALL, is_for_call
 from accredit.errors import InsufficientScope, InvalidToken, ProofRefused, WireError
 from accredit.gateway.admission.guest_asks import GuestAsks, is_askable, say_who_waits
 from accredit.gateway.admission.held_answer import HeldAnswer, WaitingCall

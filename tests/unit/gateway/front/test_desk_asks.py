@@ -12,7 +12,7 @@ from tests.world.asked import URL, WORLD, a_client_ask, allowed, an_ask, let_in
 from tests.world.delegations import NOW
 from tests.world.desk_requests import a_request, a_session
 
-from accredit.consent import Answer
+from accredit.consent.answers import Answer
 from accredit.consent.desk_requests import MAX_DESK_REQUEST_BYTES, DeskRequest
 from accredit.errors import RequestError
 from accredit.gateway.front import desk_asks
