@@ -18,10 +18,10 @@ import uvloop
 from tests.world.records import OK, POLICY, decided, gateway
 
 from accredit.attest import CallDecision
+from accredit.stores.audit_log.places import FileLog
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.reader import LogFile
-from accredit.stores.audit_log.requests import FileLog
 from bench.procfs import cpu_seconds
 
 FULL_CALLS, QUICK_CALLS = 4_000, 500

@@ -485,8 +485,8 @@ class Records(Protocol):
         ...
 
     def finish(self, decided: CallDecision, outcome: Outcome) -> "Future[None]":
-        """Record the outcome of a call that `begin` has recorded as allowed. The client may see no answer before the
-        result is done.
+        """Record the outcome of a call that `begin` has recorded as allowed; `decided` is what `attest.in_short` leaves
+        of its decision. The client may see no answer before the result is done.
 
         Call this whatever happens to the call. The outcome is recorded even if nobody awaits the result. After a
         `StoreUnavailable` it is recorded as soon as that is possible.

@@ -15,8 +15,8 @@ from tests.world.running import run
 
 from accredit.stores.audit_log import queue
 from accredit.stores.audit_log.appender import CHECKPOINT_RECORDS
-from accredit.stores.audit_log.requests import AppendEvents, Begin, encode_for_turn
-from accredit.stores.audit_log.transactions import Event
+from accredit.stores.audit_log.queue import encode_for_turn
+from accredit.stores.audit_log.requests import AppendEvents, Begin, Event
 
 __all__ = ["each_executor"]
 

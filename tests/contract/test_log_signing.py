@@ -28,8 +28,9 @@ from accredit.attest import (
 from accredit.attest.statements import GENESIS
 from accredit.errors import AttestationError
 from accredit.stores.audit_log import queue
-from accredit.stores.audit_log.requests import FileLog, LogExecutor
-from accredit.stores.audit_log.thread import LogThread
+from accredit.stores.audit_log.places import FileLog
+from accredit.stores.audit_log.requests import LogExecutor
+from accredit.stores.audit_log.writer import LogThread
 from accredit.stores.postgres.log_pruning import prune
 
 __all__ = ["each_executor"]
@@ -41,7 +42,7 @@ pytestmark = [
     pytest.mark.usefixtures("each_executor"),
     pytest.mark.holds("stores/audit_log/author"),
     pytest.mark.holds("stores/audit_log/closing"),
-    pytest.mark.holds("stores/audit_log/transactions"),
+    pytest.mark.holds("stores/audit_log/requests"),
 ]
 
 

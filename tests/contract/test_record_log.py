@@ -27,11 +27,11 @@ from accredit.attest import (
     recorded_params,
 )
 from accredit.errors import AttestationError, StoreUnavailable
+from accredit.stores.audit_log import places
 from accredit.stores.audit_log import queue as log
-from accredit.stores.audit_log import writer_locks
 from accredit.stores.audit_log.appender import CHECKPOINT_RECORDS
+from accredit.stores.audit_log.places import acquire
 from accredit.stores.audit_log.reader import LogFile
-from accredit.stores.audit_log.writer_locks import acquire
 
 __all__ = ["each_executor"]
 
@@ -43,8 +43,8 @@ pytestmark = [
     pytest.mark.holds("stores/audit_log/appender"),
     pytest.mark.holds("stores/audit_log/tables"),
     pytest.mark.holds("stores/audit_log/file_tables"),
-    pytest.mark.holds("stores/audit_log/thread"),
-    pytest.mark.holds("stores/audit_log/writer_locks"),
+    pytest.mark.holds("stores/audit_log/writer"),
+    pytest.mark.holds("stores/audit_log/places"),
 ]
 
 
@@ -335,7 +335,7 @@ async def test_that_a_writer_gets_no_lock_is_told(durable: bool, path: Path) -> 
 async def test_a_lock_that_comes_when_nobody_waits_for_it_is_given_up(
     how: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_locks, "STORE_WAIT_SECONDS", 0.05 if how == "late" else 10)
+    monkeypatch.setattr(places, "STORE_WAIT_SECONDS", 0.05 if how == "late" else 10)
     busy = Event()
 
     writers = path.with_name("accredit.db-writers")

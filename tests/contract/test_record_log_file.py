@@ -18,7 +18,7 @@ from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log.pruning import prune
 from accredit.stores.audit_log.reader import LogFile
 
-pytestmark = [pytest.mark.holds("stores/audit_log/reader"), pytest.mark.holds("stores/audit_log/transactions")]
+pytestmark = [pytest.mark.holds("stores/audit_log/reader"), pytest.mark.holds("stores/audit_log/requests")]
 
 SIGNER, KEY = gateway()
 

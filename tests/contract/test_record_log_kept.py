@@ -9,19 +9,19 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from msgspec import Raw
 from tests.world.children import children
 from tests.world.logs import FILES, Log, by_process, each_executor, in_short, no_store, records_in, verified
 from tests.world.raw_server import until
-from tests.world.records import OK, decided
+from tests.world.records import NOW_MS, OK, decided
 from tests.world.running import run
 
 from accredit.attest import Outcome
 from accredit.errors import StoreUnavailable
 from accredit.stores.audit_log import process as log_process
 from accredit.stores.audit_log import queue as log
-from accredit.stores.audit_log import thread as log_thread
-from accredit.stores.audit_log.queue import KeptOutcomes
+from accredit.stores.audit_log import writer as log_writer
+from accredit.stores.audit_log.queue import encode_for_turn
+from accredit.stores.audit_log.requests import Event
 from accredit.stores.sqlite import store as sqlite_store
 
 __all__ = ["each_executor"]
@@ -62,7 +62,7 @@ async def test_an_outcome_of_a_full_disk_is_written_when_there_is_room__though_n
 async def test_an_outcome_that_a_lock_held_up_is_written_when_it_is_given_up(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (sqlite_store, log_process, log_thread):
+    for module in (sqlite_store, log_process, log_writer):
         monkeypatch.setattr(module, "STORE_LOCK_SECONDS", 0.1)
 
     async with Log(path) as each:
@@ -191,12 +191,16 @@ def test_a_log_that_is_closed_tries_once_more__and_tells_what_it_lost(
     assert "1 records were lost: the store did not take them" in run(closed(full=True))
 
 
-def test_as_many_bytes_are_kept_as_there_is_room_for__and_room_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "MAX_KEPT_OUTCOME_BYTES", 10)
-    kept = KeptOutcomes()
-    assert [kept.add(Raw(b"x" * size)) for size in (6, 5, 4, 1)] == [True, False, True, False]
-    assert [len(each) for each in kept.first(9)] == [6, 4]
-    kept.drop(1)
-    assert kept.add(Raw(b"x" * 6))
-    assert [len(each) for each in kept.first(1)] == [4]
-    assert len(kept) == 2
+async def test_as_many_bytes_are_kept_as_there_is_room_for__and_room_is_given_back(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Log(path) as each:
+        for already_ok in (0, 1):
+            calls = [await each.call(None) for _ in range(2)]
+            size = len(encode_for_turn(Event(calls[0], NOW_MS, OK)))
+            monkeypatch.setattr(log, "MAX_KEPT_OUTCOME_BYTES", size + 10)
+            each.executor.full = True
+            await asyncio.gather(*(each.port.finish(call, OK) for call in calls), return_exceptions=True)
+            each.executor.full = False
+            await until(lambda ok=already_ok + 1: statuses(path).count("ok") == ok)
+        assert each.problems.count("1 outcomes were lost: 1 wait for the store already") == 2

@@ -24,10 +24,11 @@ from accredit.attest.statements import CALL_TYPE, CALL_TYPE_V1
 from accredit.cli import main
 from accredit.errors import AttestationError
 from accredit.keys import load_public_key, log_key
+from accredit.stores.audit_log.places import FileLog
 from accredit.stores.audit_log.pruning import prune
 from accredit.stores.audit_log.reader import LogFile
-from accredit.stores.audit_log.requests import FileLog, LogExecutor
-from accredit.stores.audit_log.thread import LogThread
+from accredit.stores.audit_log.requests import LogExecutor
+from accredit.stores.audit_log.writer import LogThread
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "log_v1"
 KEY = ("--key", str(VECTORS / "gateway.key.pub"))

@@ -26,7 +26,7 @@ from accredit.keys.record_keys import load_record_key
 from accredit.keys.record_signers import load_record_signer
 from accredit.policy import Catalog, Entry, Facts
 from accredit.ratify.constraints import MaxAmount
-from accredit.stores.audit_log import thread
+from accredit.stores.audit_log import writer
 
 SECRET = "swordfish-7f3a"
 everywhere = pytest.mark.parametrize("name", ROUTES)
@@ -214,7 +214,7 @@ async def test_while_the_log_is_locked_nothing_is_forwarded(
         other = sqlite3.connect(route.log, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with monkeypatch.context() as impatient:
-            impatient.setattr(thread, "STORE_LOCK_SECONDS", 0.2)
+            impatient.setattr(writer, "STORE_LOCK_SECONDS", 0.2)
             told = messages_of(await call(route, "ok"))[-1]
         assert (told["error"]["code"], told["error"]["data"]["forwarded"]) == (-31006, False)
         other.execute("ROLLBACK")

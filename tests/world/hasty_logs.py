@@ -10,7 +10,7 @@ from tests.world.patience import be_patient, change_limits
 be_patient()
 change_limits(
     {
-        "accredit.stores.audit_log.requests.LOG_SILENT_SECONDS": 1.0,
+        "accredit.stores.audit_log.places.LOG_SILENT_SECONDS": 1.0,
         "accredit.stores.audit_log.queue.LOG_LOOK_SECONDS": 0.1,
     }
 )

@@ -26,18 +26,12 @@ from accredit.attest import (
 from accredit.errors import StoreUnavailable
 from accredit.ports import Records
 from accredit.stores import SqliteFile
+from accredit.stores.audit_log.places import DatabaseLog, FileLog
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.reading import LogReader
-from accredit.stores.audit_log.requests import (
-    AppendEvents,
-    CheckWritable,
-    DatabaseLog,
-    FileLog,
-    LogExecutor,
-    WriterRequest,
-)
-from accredit.stores.audit_log.thread import LogThread
+from accredit.stores.audit_log.requests import AppendEvents, CheckWritable, LogExecutor, WriterRequest
+from accredit.stores.audit_log.writer import LogThread
 from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres.address import DatabaseAddress
 
@@ -159,10 +153,8 @@ class Log:
     async def die(self) -> None:
         """Ends as a process does that is killed: the lock is given up, and nothing is written."""
         self.records._leave()
-        if self.records._timer is not None:
-            self.records._timer.cancel()
-        if self.records._looking is not None:
-            self.records._looking.cancel()
+        for each in self.records._repeating:
+            each.cancel()
         await self.executor.aclose()
 
 

@@ -15,9 +15,9 @@ from tests.world.logs import place_in
 from tests.world.records import GATEWAY, OK, POLICY, decided, gateway
 
 from accredit.errors import StoreUnavailable
+from accredit.stores.audit_log.places import FileLog, LogPlace
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import QueuedRecords
-from accredit.stores.audit_log.requests import FileLog, LogPlace
 from accredit.stores.postgres.address import SCHEME, parse_address
 
 CLIENTS = 16

@@ -10,10 +10,10 @@ from tests.world.records import GATEWAY, POLICY, gateway
 
 from accredit.attest import CallDecision, CallRecord, LogReport, LogSigner, Outcome, RecordKey, RecordSigner, in_short
 from accredit.errors import StoreUnavailable
+from accredit.stores.audit_log.places import FileLog
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.reader import LogFile
-from accredit.stores.audit_log.requests import FileLog
-from accredit.stores.audit_log.thread import LogThread
+from accredit.stores.audit_log.writer import LogThread
 
 
 def thread(path: Path, signer: LogSigner, *, durable: bool = True) -> LogThread:

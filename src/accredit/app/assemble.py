@@ -31,10 +31,11 @@ from accredit.gateway.upstream.http.sending import AccessTokensFor
 from accredit.ports import AccessTokens, AskStore, ClientSource, KeySets, People, ProofStore, TaskStore
 from accredit.rounds import KeyRing
 from accredit.stores import OpenStore, RevocationLists, StoreUrl, open_revocations
+from accredit.stores.audit_log.places import LogPlace
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import QueuedRecords
-from accredit.stores.audit_log.requests import LogExecutor, LogPlace
-from accredit.stores.audit_log.thread import LogThread
+from accredit.stores.audit_log.requests import LogExecutor
+from accredit.stores.audit_log.writer import LogThread
 from accredit.stores.door.steps import Door
 from accredit.tokens import AccessGrant
 

@@ -28,10 +28,10 @@ from accredit.rounds.sealing import KeyRing
 from accredit.stores.asks import Asks
 from accredit.stores.audit_log.author import Keys
 from accredit.stores.audit_log.file_sink import FileSink
+from accredit.stores.audit_log.places import LOG_SILENT_SECONDS, DatabaseLog, FileLog, LogPlace
 from accredit.stores.audit_log.pruning import PruneReport, prune
 from accredit.stores.audit_log.reader import LogFile
 from accredit.stores.audit_log.reading import LogReader
-from accredit.stores.audit_log.requests import LOG_SILENT_SECONDS, DatabaseLog, FileLog, LogPlace
 from accredit.stores.audit_log.shipping import Sink
 from accredit.stores.door.steps import Door
 from accredit.stores.memory import MemoryStore

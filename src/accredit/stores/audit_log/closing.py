@@ -1,5 +1,5 @@
-"""Ends the chains of dead writers: closes their open calls, and signs their chains' heads. I/O: `writer_locks`, and
-requests.
+"""Ends the chains of dead writers: closes their open calls, and signs their chains' heads. I/O: locks (`places`),
+and requests.
 
 - [live-writers] A live writer is left alone. In a file, a writer's lock is tested here. In a database, the query that
   named the writer has already found it dead, and locked it.
@@ -13,7 +13,8 @@ from typing import Protocol, TypeVar
 
 from accredit.attest import Head
 from accredit.limits import MAX_LEFT_WRITERS
-from accredit.stores.audit_log.requests import CloseCalls, End, Heartbeat, LogPlace, Sign, WriterRequest
+from accredit.stores.audit_log.places import LogPlace
+from accredit.stores.audit_log.requests import CloseCalls, End, Heartbeat, Sign, WriterRequest
 
 MAX_UNVERIFIED_CALLS = 1_000
 """After so many open calls of one writer that do not verify, its other open calls are skipped, since checking each

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from accredit.attest import Pruning, Stored, decode_statement
 from accredit.errors import AttestationError
+from accredit.stores.audit_log.places import WriterLock, acquire
 from accredit.stores.audit_log.reader import LogFile
 from accredit.stores.audit_log.reading import LogAway
 from accredit.stores.audit_log.shipping import Batch, BatchBuilder, Sink, is_followed, readable
-from accredit.stores.audit_log.writer_locks import WriterLock, acquire
 from accredit.stores.sqlite.database import Database
 
 

@@ -26,7 +26,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -36,7 +36,8 @@ from msgspec import Struct
 from accredit.attest import LogSigner
 from accredit.errors import StoreUnavailable
 from accredit.limits import MAX_STORE_JOBS, RECORDS_A_TURN, RESTART_SECONDS, STORE_LOCK_SECONDS, STORE_WAIT_SECONDS
-from accredit.stores.audit_log.requests import AnyRequest, LogPlace, WriterRequest
+from accredit.stores.audit_log.places import LogPlace
+from accredit.stores.audit_log.requests import AnyRequest, WriterRequest
 from accredit.stores.audit_log.tables import ChainEnded, ChainTaken
 
 OK, NOT_OK, ENDED, TAKEN = b"\0", b"\1", b"\2", b"\3"
@@ -149,13 +150,10 @@ class LogProcess:
         self._not_before = 0.0
         self._closed = False
 
-    async def run(self, request: WriterRequest[T]) -> T:
+    def run(self, request: WriterRequest[T]) -> Awaitable[T]:
         """Return a request's answer. Raises `StoreUnavailable`, also after `STORE_WAIT_SECONDS`."""
         link = self._link
-        if link is None or link.ended:
-            link = await self._start()
-        frame = encode_request(request, time.monotonic() + STORE_LOCK_SECONDS)
-        return await self._answered(link.ask(frame, request.ANSWER), STORE_WAIT_SECONDS)
+        return self._run_anew(request) if link is None or link.ended else link.ask(request)
 
     async def aclose(self) -> None:
         """Let the process finish its requests and end. If it hangs, kill it."""
@@ -163,6 +161,10 @@ class LogProcess:
         async with self._starting:
             if self._link is not None:
                 await self._link.end()
+
+    async def _run_anew(self, request: WriterRequest[T]) -> T:
+        link = await self._start()
+        return await link.ask(request)
 
     async def _start(self) -> "_Link":
         async with self._starting:
@@ -186,21 +188,13 @@ class LogProcess:
         link = _Link(self.place.name, process)
         try:
             await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=ours)
-            await self._answered(link.ask(encode_opening(self._opening), None), LOG_PROCESS_SECONDS)
+            await link.send(encode_opening(self._opening), None, LOG_PROCESS_SECONDS)
         except BaseException:
             process.kill()
             await link.end()
             ours.close()
             raise
         return link
-
-    async def _answered(self, answer: "asyncio.Future[T]", seconds: float) -> T:
-        try:
-            async with asyncio.timeout(seconds):
-                return await answer
-        except TimeoutError:
-            what = f"{self.place.name}: the process that writes it has not answered in {seconds:g} s"
-            raise StoreUnavailable(what) from None
 
 
 def _popen() -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
@@ -226,6 +220,7 @@ def _popen() -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
 class _Pending(NamedTuple):
     type: Any
     answer: asyncio.Future[Any]
+    late: asyncio.TimerHandle
 
 
 class _Link(asyncio.Protocol):
@@ -239,14 +234,21 @@ class _Link(asyncio.Protocol):
         self._pending: deque[_Pending] = deque()
         self._received = bytearray()
 
-    def ask(self, frame: bytes, type: Any) -> "asyncio.Future[Any]":
-        """Send a request; the returned future gets the answer, of this type. Raises `StoreUnavailable`."""
+    def ask(self, request: WriterRequest[T]) -> "asyncio.Future[T]":
+        """Send a request; the returned future gets the answer. Raises `StoreUnavailable`."""
+        frame = encode_request(request, time.monotonic() + STORE_LOCK_SECONDS)
+        return self.send(frame, request.ANSWER, STORE_WAIT_SECONDS)
+
+    def send(self, frame: bytes, type: Any, seconds: float) -> "asyncio.Future[Any]":
+        """Send a frame; the returned future gets the answer, of this type, within `seconds`. Raises
+        `StoreUnavailable`."""
         if self.ended or self._transport is None:
             raise StoreUnavailable(f"{self._name}: the process that writes it has ended")
         if len(self._pending) >= MAX_STORE_JOBS:
             raise StoreUnavailable(f"{self._name}: {MAX_STORE_JOBS} jobs are waiting")
-        answer = asyncio.get_running_loop().create_future()
-        self._pending.append(_Pending(type, answer))
+        loop = asyncio.get_running_loop()
+        answer = loop.create_future()
+        self._pending.append(_Pending(type, answer, loop.call_later(seconds, self._refuse, answer, seconds)))
         self._transport.write(frame)
         return answer
 
@@ -285,13 +287,20 @@ class _Link(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Refuse all requests: the process has ended, or is about to."""
         self.ended = True
-        for _, answer in self._pending:
+        for _, answer, late in self._pending:
+            late.cancel()
             if not answer.done():
                 answer.set_exception(StoreUnavailable(f"{self._name}: the process that writes it has ended"))
         self._pending.clear()
 
+    def _refuse(self, answer: asyncio.Future[Any], seconds: float) -> None:
+        if not answer.done():
+            what = f"{self._name}: the process that writes it has not answered in {seconds:g} s"
+            answer.set_exception(StoreUnavailable(what))
+
     def _settle(self, body: bytes) -> None:
-        type, answer = self._pending.popleft()
+        type, answer, late = self._pending.popleft()
+        late.cancel()
         if answer.done():  # its caller has stopped waiting
             return
         if body[:1] == NOT_OK:

@@ -1,4 +1,4 @@
-"""One writer of the audit log: `ports.Records`. I/O: the tables, through a `LogExecutor`, and `writer_locks`.
+"""One writer of the audit log: `ports.Records`. I/O: the tables, through a `LogExecutor`, and locks (`places`).
 
 An object is one writer. Its chain starts with its first call, or with the outcomes of calls that dead writers left
 open: it closes these as `unknown` (`closing`), when it starts and every `LOG_LOOK_SECONDS`. If other processes declare
@@ -11,10 +11,10 @@ For each call, in this order:
 - [finish] `finish` records the outcome; only then may the client see the answer;
 - [checkpoint] a checkpoint follows after `CHECKPOINT_RECORDS` records or `CHECKPOINT_SECONDS`, and at the end.
 
-Records queue, and are written many at a time, in turns. When the queue is full, `begin` refuses. A `durable` log
-answers when a record is on disk. If a turn can't be written, all waiting calls are refused. Their outcomes are kept,
-and written as soon as the log accepts them. So is an outcome "not forwarded" for each refused call, as its decision may
-be on record after all.
+Records are encoded when they queue: so a text that can't be written is found at once, and their size is known. They
+are written many at a time, in turns. When the queue is full, `begin` refuses. A `durable` log answers when a record is
+on disk. If a turn can't be written, all waiting calls are refused. Their outcomes are kept, and written as soon as the
+log accepts them. So is an outcome "not forwarded" for each refused call, as its decision may be on record after all.
 
 A log that is not durable answers at once, and retries. It drops records only if they still wait `CLOSE_RECORDS_SECONDS`
 after it was closed; their number is then reported.
@@ -25,28 +25,31 @@ import contextlib
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
+import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from accredit.attest import CallDecision, Head, Outcome, decided_again, in_short
+from accredit.attest.statements import clip_text
 from accredit.base.clock import unix_ms
 from accredit.errors import AccreditError, AttestationError, StoreUnavailable
 from accredit.stores.audit_log.closing import Closing
+from accredit.stores.audit_log.places import WriterLock
 from accredit.stores.audit_log.requests import (
+    MAX_RECORD_BYTES,
     AppendEvents,
     Begin,
     CheckWritable,
     Claim,
+    Event,
     LogExecutor,
     WriterRequest,
-    encode_for_turn,
 )
 from accredit.stores.audit_log.tables import ChainEnded
-from accredit.stores.audit_log.transactions import Event
-from accredit.stores.audit_log.writer_locks import WriterLock
 
 CHECKPOINT_SECONDS = 10.0
 """The longest time from a record to the checkpoint that covers it. If records that no checkpoint covers yet are cut
@@ -74,35 +77,30 @@ MAX_KEPT_OUTCOME_BYTES = 16_777_216
 
 T = TypeVar("T")
 
+_encode_event = msgspec.msgpack.Encoder().encode
 
-class KeptOutcomes:
-    """Outcomes that wait until the log can be written, in their order. Their calls were open when it failed: until it
-    works again, no call can begin. Without room an outcome is dropped: its call is closed as `unknown` when its writer
-    ends."""
 
-    def __init__(self) -> None:
-        self._events: deque[Raw] = deque()
-        self._bytes = 0
+def encode_for_turn(event: Event) -> Raw:
+    """Encode an event for `AppendEvents`. Raises `AttestationError` for a text that no record can hold (a lone
+    surrogate), and for a record of more than `MAX_RECORD_BYTES`."""
+    try:
+        record = _encode_event(event)
+    except UnicodeEncodeError:
+        try:  # texts for people can always be written, once clipped
+            record = _encode_event(_clip_event(event))
+        except UnicodeEncodeError:
+            raise AttestationError("a lone surrogate in a record") from None
+    if len(record) > MAX_RECORD_BYTES:
+        raise AttestationError(f"a record of more than {MAX_RECORD_BYTES} bytes")
+    return Raw(record)
 
-    def __len__(self) -> int:
-        return len(self._events)
 
-    def add(self, event: Raw) -> bool:
-        """Keep an outcome; return False if there is no room for it."""
-        if len(self._events) >= MAX_KEPT_OUTCOMES or self._bytes + len(event) > MAX_KEPT_OUTCOME_BYTES:
-            return False
-        self._events.append(event)
-        self._bytes += len(event)
-        return True
-
-    def first(self, number: int) -> list[Raw]:
-        """Return the first outcomes, at most `number`, without removing them."""
-        return list(islice(self._events, number))
-
-    def drop(self, number: int) -> None:
-        """Remove the first `number` outcomes: they were written."""
-        for _ in range(number):
-            self._bytes -= len(self._events.popleft())
+def _clip_event(event: Event) -> Event:
+    decided, now_ms, outcome = event
+    if outcome is not None:
+        return Event(decided, now_ms, replace(outcome, detail=clip_text(outcome.detail or "")))
+    decision = replace(decided.decision, reason=clip_text(decided.decision.reason or ""))
+    return Event(replace(decided, decision=decision), now_ms)
 
 
 class _Waiting(NamedTuple):
@@ -112,9 +110,6 @@ class _Waiting(NamedTuple):
 
 
 NOT_FORWARDED = Outcome(status="error", detail="the log had not answered in time: it was not forwarded")
-
-
-def _ignore_time(seconds: float) -> None: ...
 
 
 class QueuedRecords:
@@ -153,18 +148,21 @@ class QueuedRecords:
         self._queued_bytes = 0
         self._refused: deque[CallDecision] = deque(maxlen=executor.turn_records)
         """Recent decisions on calls that were then refused, although the decisions may be on record."""
-        self._kept = KeptOutcomes()
+        self._kept: deque[Raw] = deque()
+        """Outcomes of calls that were open when the log failed, in their order. Until it works again, no call can
+        begin."""
+        self._kept_bytes = 0
         self._wake = asyncio.Event()
         """Set when a record is queued, or the log is closing; cleared after a turn that could not be written."""
         self._turn = 0
+        self._signed_turn = 0
+        """The last turn before the newest checkpoint began."""
         self._writing: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._checkpointing: asyncio.Task[None] | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._repeating: list[asyncio.Task[None]] = []
         self._problem: str | None = None
         self._unready_until = 0.0
         self._closed = False
-        self.on_turn: Callable[[float], None] = _ignore_time
+        self.on_turn: Callable[[float], object] = lambda _: None
         """Called with the seconds that each written turn took."""
 
     @property
@@ -182,8 +180,11 @@ class QueuedRecords:
             except StoreUnavailable as error:
                 self._tell(str(error))
                 raise
-            if self._looking is None and not self._closed:
-                self._looking = asyncio.create_task(self._look_now_and_then())
+            if not self._repeating and not self._closed:
+                self._repeating = [
+                    asyncio.create_task(self._repeat(LOG_LOOK_SECONDS, self._closing.look)),
+                    asyncio.create_task(self._repeat(CHECKPOINT_SECONDS, self._checkpoint)),
+                ]
 
     async def begin(self, decided: CallDecision) -> None:
         """Record a decision. The call must not be forwarded if this raises `StoreUnavailable`, or `AttestationError`
@@ -195,13 +196,12 @@ class QueuedRecords:
         await self._add(Event(decided, self._clock()))
 
     def finish(self, decided: CallDecision, outcome: Outcome) -> asyncio.Future[None]:
-        """Record the outcome of a call that `begin` has recorded as allowed. That happens whether or not the result is
-        awaited.
+        """Record the outcome of a call that `begin` has recorded as allowed, whether or not the result is awaited.
 
         The result raises `StoreUnavailable` if the outcome is not on record yet; it will be recorded as soon as
         possible. It raises `AttestationError` for a text that no record can hold.
         """
-        return self._add(Event(in_short(decided), self._clock(), outcome))
+        return self._add(Event(decided, self._clock(), outcome))
 
     async def claim(self, resume: bytes) -> CallDecision | None:
         """Take over an open call, whose outcome this writer then records. Return its decision; None if there is no such
@@ -249,13 +249,10 @@ class QueuedRecords:
         """End this writer: write what waits, close open calls, and sign a checkpoint of everything."""
         self._closed = True
         self._wake.set()
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
-        if self._checkpointing is not None:
-            await self._checkpointing
+        for each in self._repeating:
+            each.cancel()
+        if self._repeating:
+            await asyncio.wait(self._repeating)
         if self._writing is not None:
             await asyncio.wait([self._writing], timeout=CLOSE_RECORDS_SECONDS)
             if lost := len(self._queue) + len(self._kept):
@@ -293,11 +290,19 @@ class QueuedRecords:
             self._lock.close()
             self._lock = None
 
-    async def _look_now_and_then(self) -> None:
+    async def _repeat(self, seconds: float, work: Callable[[str], Awaitable[None]]) -> None:
+        """Do some work of this writer at this interval."""
         while True:
-            await asyncio.sleep(LOG_LOOK_SECONDS)
+            await asyncio.sleep(seconds)
             with contextlib.suppress(StoreUnavailable):
-                await self._closing.look(await self._begun())
+                await work(await self._begun())
+
+    async def _checkpoint(self, writer: str) -> None:
+        """Sign a checkpoint if records were written since the last one."""
+        turn = self._turn
+        if self._signed_turn < turn:
+            await self._closing.sign(writer, writer)
+            self._signed_turn = turn
 
     async def _as_writer(self, request_of: Callable[[str], WriterRequest[T]]) -> T:
         """Run a request as this writer, and return its answer. If this writer was declared dead, become the next writer
@@ -358,7 +363,7 @@ class QueuedRecords:
         self._turn += 1
         refused = [encode_for_turn(Event(decided, self._clock(), NOT_FORWARDED)) for decided in self._refused]
         room = self._executor.turn_records - len(refused)
-        kept = self._kept.first(room // 2)  # the other half is for calls that wait now
+        kept = list(islice(self._kept, room // 2))  # the other half is for calls that wait now
         turn = list(islice(self._queue, room - len(kept)))
         try:
             answers = await self._append([*refused, *kept, *(each.event for each in turn)])
@@ -368,14 +373,23 @@ class QueuedRecords:
             self._tell_waiting([error] * len(self._queue))  # those beyond this turn have waited as well
             return False
         self._refused.clear()
-        self._kept.drop(len(kept))
-        self._checkpoint_later()
+        for _ in kept:
+            self._kept_bytes -= len(self._kept.popleft())
         self._tell_waiting(answers[len(refused) + len(kept) :])
         return True
 
     def _keep_outcomes(self) -> None:
-        outcomes = [each.event for each in self._queue if each.decided is None]
-        lost = sum(not self._kept.add(event) for event in outcomes)
+        """Keep the outcomes in the queue. Without room one is dropped: its call is closed as `unknown` when this writer
+        ends."""
+        lost = 0
+        for event, decided, _ in self._queue:
+            if decided is not None:
+                continue
+            if len(self._kept) >= MAX_KEPT_OUTCOMES or self._kept_bytes + len(event) > MAX_KEPT_OUTCOME_BYTES:
+                lost += 1
+            else:
+                self._kept.append(event)
+                self._kept_bytes += len(event)
         if lost:
             self._on_problem(f"{lost} outcomes were lost: {len(self._kept)} wait for the store already")
 
@@ -413,21 +427,6 @@ class QueuedRecords:
                 waiting.written.set_result(None)
             else:
                 waiting.written.set_exception(error)
-
-    def _checkpoint_later(self) -> None:
-        if self._timer is None and not self._closed:
-            self._timer = asyncio.get_running_loop().call_later(CHECKPOINT_SECONDS, self._checkpoint_now)
-
-    def _checkpoint_now(self) -> None:
-        self._timer = None
-        self._checkpointing = asyncio.create_task(self._checkpoint())
-
-    async def _checkpoint(self) -> None:
-        try:
-            writer = await self._begun()
-            await self._closing.sign(writer, writer)
-        except StoreUnavailable:
-            self._checkpoint_later()
 
     async def _run(self, request: WriterRequest[T]) -> T:
         try:

@@ -1,85 +1,50 @@
-"""The requests to the writer of a log; each is one transaction (`transactions`). No I/O of its own.
+"""The requests to the writer of a log, each of which is one transaction over the log's tables. No I/O of its own.
 
-They are run by a thread of this process or by a process beside it (`LogExecutor`). Events are encoded when they are
-queued: so a text that can't be written is found at once, and waiting events have a known size.
+They are run by a thread of this process or by a process beside it (`LogExecutor`). A transaction that is rolled
+back leaves no trace: the next one uses its numbers again. Most raise `ChainEnded` if their writer was declared dead:
+then its calls are closed, and it may not open any; and `ChainTaken` if somebody else has changed its chain.
 """
 
-from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from collections.abc import Awaitable, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
-from msgspec.structs import replace
 
-from accredit.attest import LogKey
-from accredit.attest.statements import clip_text
+from accredit.attest import (
+    CallDecision,
+    CallRecord,
+    Head,
+    Outcome,
+    Place,
+    Statement,
+    decision_payload,
+    outcome_payload,
+    unknown_payload,
+)
+from accredit.attest.statements import WRITTEN
 from accredit.errors import AttestationError, StoreUnavailable
-from accredit.stores.audit_log.author import Author
-from accredit.stores.audit_log.tables import LogTables, OpenWriters
-from accredit.stores.audit_log.transactions import Chain, Claimed, Closed, Event, Signed
-from accredit.stores.audit_log.writer_locks import SessionLock, WriterLock, acquire_in_thread
-from accredit.stores.postgres.address import DatabaseAddress
-from accredit.stores.sqlite.database import Synchronous
+from accredit.limits import RECORDS_OF_A_CALL
+from accredit.stores.audit_log.appender import ChainAppender
+from accredit.stores.audit_log.author import Author, ProvenEnd, check_end, read_phases
+from accredit.stores.audit_log.places import LogPlace
+from accredit.stores.audit_log.tables import ChainChange, ChainEnded, ChainTaken, LogTables, OpenCall, OpenWriters
 
 MAX_RECORD_BYTES = 33_554_432
 """The most bytes of a call's record. A longer record could not be read again: its base64 would exceed
 `MAX_ATTESTATION_BYTES`."""
-LOG_SILENT_SECONDS = 60.0
-"""How long a writer in a database may be silent and unconnected before it counts as dead. The writer that declares it
-dead must have been connected for as long. A failover, in which all may be silent, takes less. With `LOG_LOOK_SECONDS`,
-the calls of a lost machine are closed within 90 s."""
+CLOSED_AT_ONCE = 16
+"""How many open calls of a dead writer are closed at a time. In a log of ten million records, it takes 40 ms to find
+out that one call has no outcome, and others wait meanwhile."""
 
+
+CUT_OFF = "the process that forwarded this call ended before its outcome was recorded"
+"""The detail of an `unknown` outcome: why the real one is not known."""
+NOT_OPEN = "the call is not open: its outcome is on record already, or another process has closed it"
+"""Why an outcome was not recorded."""
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-
-_encode_event = msgspec.msgpack.Encoder().encode
-_decode_event = msgspec.msgpack.Decoder(Event).decode
-
-
-class FileLog(Struct, frozen=True, tag=True):
-    """A log in an SQLite file. `gateway` is the writing gateway's id. `trusted` are keys that sign for this gateway
-    beside its own (`author`)."""
-
-    path: Path
-    synchronous: Synchronous = "FULL"
-    gateway: str = ""
-    trusted: tuple[LogKey, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The file, for people and logs."""
-        return str(self.path)
-
-    async def lock_writer(self, writer: str) -> WriterLock | None:
-        """Take the lock of a writer that is to begin, or that has died. Return None if the writer lives. Raises
-        `StoreUnavailable`."""
-        return await acquire_in_thread(self.path, writer)
-
-
-class DatabaseLog(Struct, frozen=True, tag=True):
-    """A log in a database, with `gateway` and `trusted` as in `FileLog`. `host` is the machine's name, for people. A
-    writer that is silent for `silent_seconds` may be dead."""
-
-    database: DatabaseAddress
-    gateway: str
-    host: str
-    silent_seconds: float
-    trusted: tuple[LogKey, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The database, for people and logs."""
-        return self.database.name
-
-    async def lock_writer(self, writer: str) -> WriterLock | None:
-        """Return a lock that does nothing. The writer's session shows that it is alive: only a writer whose session has
-        ended can be found dead (`find_others`)."""
-        return SessionLock()
-
-
-LogPlace = FileLog | DatabaseLog
-"""Where a log is."""
 
 
 class WriterRequest(Protocol[T_co]):
@@ -97,15 +62,16 @@ class WriterRequest(Protocol[T_co]):
         ...
 
 
-class LogWriter(Protocol):
-    """Runs requests on a log in the event loop of its caller, which it blocks while it makes signatures."""
+class LogExecutor(Protocol):
+    """Has a writer run requests beside its caller's event loop, one after the other: in a process or in a thread."""
 
+    place: LogPlace
     turn_records: int
     """The maximum number of records written in one request."""
 
-    async def run(self, request: WriterRequest[T], deadline: float) -> T:
-        """Return a request's answer once it is committed. After `deadline` (seconds of the monotonic clock), nobody
-        waits for it any more. Raises `StoreUnavailable`."""
+    def run(self, request: WriterRequest[T]) -> Awaitable[T]:
+        """Return a request's answer once it is committed. Raises `StoreUnavailable`; the request may then still be run
+        later."""
         ...
 
     async def aclose(self) -> None:
@@ -119,25 +85,62 @@ def check_in_time(deadline: float, now: float) -> None:
         raise StoreUnavailable("what was asked before took too long")
 
 
-class LogExecutor(Protocol):
-    """Has a writer run requests beside its caller's event loop, one after the other: in a process or in a thread."""
+class Event(NamedTuple):
+    """An event of a call, and its time. It is the call's outcome if `outcome` is given, else its decision."""
 
-    place: LogPlace
-    turn_records: int
-    """The maximum number of records written in one request."""
+    decided: CallDecision
+    now_ms: int
+    outcome: Outcome | None = None
 
-    async def run(self, request: WriterRequest[T]) -> T:
-        """Return a request's answer once it is committed. Raises `StoreUnavailable`; the request may then still be run
-        later."""
-        ...
 
-    async def aclose(self) -> None:
-        """Finish the requests, and release all resources."""
-        ...
+class Claimed(NamedTuple):
+    """How many open calls were found, and either the payload of the claimed call's decision or why none was claimed."""
+
+    found: int
+    payload: bytes | None = None
+    fault: str = ""
+
+
+class Closed(NamedTuple):
+    """How far open calls were checked: the id of the last one checked, None if all were. `faults` is how many of them
+    were not closed; `fault` is the reason for the first of these."""
+
+    after: str | None
+    faults: int = 0
+    fault: str = ""
+
+
+class Signed(NamedTuple):
+    """The head of a chain, which a checkpoint now covers (None if there are no records), or why it was not signed."""
+
+    head: Head | None
+    fault: str = ""
+
+
+_decode_event = msgspec.msgpack.Decoder(Event).decode
 
 
 class _OfWriter(Struct, frozen=True, tag=True):
     writer: str
+
+    async def _end(self, tables: LogTables, author: Author) -> ProvenEnd:
+        """Return the end of the writer's own chain."""
+        end = await tables.end_of(self.writer)
+        if end.over:
+            raise ChainEnded(self.writer)
+        remembered = author.remembered(end)
+        if remembered is not None:
+            return remembered
+        try:
+            end, newest = await tables.newest_of(self.writer)
+        except AttestationError:
+            raise ChainTaken(self.writer) from None
+        return author.go_on(end, newest)
+
+    async def _write(self, tables: LogTables, author: Author, change: ChainChange) -> None:
+        await tables.write(change)
+        if change.after.name == self.writer:
+            author.wrote(change.after)
 
 
 class Begin(_OfWriter, frozen=True):
@@ -174,9 +177,13 @@ class CheckWritable(_OfWriter, frozen=True):
 
 
 class AppendEvents(_OfWriter, frozen=True):
-    """Append events, each from `encode_for_turn`. Events that are appended together are a turn; turns are numbered from
-    1. A turn that was written before is skipped. If it was first sent to another writer's chain (`elsewhere`), that
-    chain is searched as well."""
+    """Append events, each from `queue.encode_for_turn`. Events that are appended together are a turn; turns are
+    numbered from 1. If a turn was first sent to another writer's chain (`elsewhere`), that chain is searched as well.
+
+    A turn that is already written ([repeated-turns] of `author`) is not appended again: a store that did not answer in
+    time may still have written it. In that case some value is rewritten: only a successful write shows that the turn is
+    kept. Data that can be read may still be on one machine alone.
+    """
 
     ANSWER: ClassVar[Any] = list[str | None]
 
@@ -186,13 +193,22 @@ class AppendEvents(_OfWriter, frozen=True):
 
     async def run(self, tables: LogTables, author: Author) -> list[str | None]:
         """Return, for each event, why it was not recorded, or None."""
-        chain = Chain(self.writer, author)
         events = [_decode_event(event) for event in self.events]
-        return await chain.turn(tables, self.number, events, elsewhere=self.elsewhere)
+        proved = await self._end(tables, author)
+        if (self.elsewhere or proved.end.turn >= self.number) and await _is_on_record(tables, events):
+            await tables.touch(self.writer)
+            return [None] * len(events)
+        outcomes = [each.decided.call.id for each in events if each.outcome is not None]
+        is_open = await tables.open_among(self.writer, outcomes) if outcomes else set[str]()
+        turn = _Turn(ChainAppender(proved, author.signer), is_open, tables.version)
+        errors = [turn.append(event) for event in events]
+        await self._write(tables, author, turn.change(self.number, events))
+        return errors
 
 
 class Claim(_OfWriter, frozen=True):
-    """Take over the open call with the key `resume`, whose answer has arrived in this process."""
+    """Take over the open call with the key `resume`, whose answer has arrived in this process. There must be exactly
+    one, and the record of its decision must show that it is open."""
 
     ANSWER: ClassVar[Any] = Claimed
 
@@ -200,12 +216,22 @@ class Claim(_OfWriter, frozen=True):
 
     async def run(self, tables: LogTables, author: Author) -> Claimed:
         """Return the result."""
-        return await Chain(self.writer, author).claim(tables, self.resume)
+        await self._end(tables, author)
+        found = await tables.open_by(self.resume)
+        if len(found) != 1:
+            return Claimed(len(found))
+        (open_call,) = found
+        decided = (await _judge(tables, author, found))[open_call.call]
+        if isinstance(decided, str):
+            return Claimed(1, fault=decided)
+        await tables.claim(self.writer, open_call, self.resume)
+        return Claimed(1, open_call.decision.envelope.payload if open_call.decision is not None else None)
 
 
 class CloseCalls(_OfWriter, frozen=True):
-    """Close, as `unknown`, open calls of the writer `dead`, or of this writer at its end. Only calls with ids after
-    `after` are closed."""
+    """Close, as `unknown`, open calls of the writer `dead`, or of this writer at its end: those with ids after `after`,
+    at most one turn's worth. A call stays listed as open if its decision's own record does not show that it is
+    ([open-calls] of `author`). `policy_digest` is for calls whose decisions don't name one."""
 
     ANSWER: ClassVar[Any] = Closed
 
@@ -216,12 +242,30 @@ class CloseCalls(_OfWriter, frozen=True):
 
     async def run(self, tables: LogTables, author: Author) -> Closed:
         """Return how far the closing got."""
-        chain = Chain(self.writer, author)
-        return await chain.close_calls(tables, self.dead, self.after, self.now_ms, self.policy_digest)
+        tail = ChainAppender(await self._end(tables, author), author.signer)
+        found = await tables.open_calls(self.dead, self.after, CLOSED_AT_ONCE)
+        closed, faults = list[str](), list[str]()
+        for call, decided in (await _judge(tables, author, found)).items():
+            if isinstance(decided, str):
+                faults.append(decided)
+            else:
+                self._close(tail, *decided, version=tables.version)
+                closed.append(call)
+        if closed:
+            await self._write(tables, author, tail.change(closed=closed, closed_of=self.dead))
+        last = found[-1].call if len(found) == CLOSED_AT_ONCE else None
+        return Closed(last or None, len(faults), faults[0] if faults else "")
+
+    def _close(self, tail: ChainAppender, decision: Statement, record: CallRecord, *, version: int) -> None:
+        def payload(place: Place) -> bytes:
+            return unknown_payload(decision, record, CUT_OFF, place, self.now_ms, self.policy_digest, version)
+
+        tail.append(payload, self.now_ms)
 
 
 class Sign(_OfWriter, frozen=True):
-    """Make sure that a checkpoint covers a chain, this writer's or a dead one's."""
+    """Make sure that a checkpoint covers a chain, this writer's or a dead one's. Another writer's chain ends at its
+    last entry ([other-chains] of `author`)."""
 
     ANSWER: ClassVar[Any] = Signed
 
@@ -230,7 +274,24 @@ class Sign(_OfWriter, frozen=True):
 
     async def run(self, tables: LogTables, author: Author) -> Signed:
         """Return the chain's head, or why it was not signed."""
-        return await Chain(self.writer, author).checkpoint(tables, self.chain, self.now_ms)
+        proved = await self._end(tables, author)
+        if self.chain != self.writer:
+            try:
+                proved = check_end(*await tables.newest_of(self.chain), author.keys)
+            except AttestationError as error:
+                return Signed(None, str(error))
+        end = proved.end
+        if not end.records:
+            return Signed(None)
+        is_covered = proved.covered == end.records
+        if not is_covered and not end.over:
+            tail = ChainAppender(proved, author.signer)
+            tail.checkpoint(self.now_ms)
+            await self._write(tables, author, tail.change())
+            is_covered = True
+        elif is_covered and end.checkpointed != end.records and not end.over:
+            await self._write(tables, author, ChainChange(end, end._replace(checkpointed=end.records), []))
+        return Signed(Head(self.chain, end.records, end.head) if is_covered else None)
 
 
 class End(_OfWriter, frozen=True):
@@ -248,24 +309,76 @@ class End(_OfWriter, frozen=True):
 AnyRequest = Begin | Heartbeat | CheckWritable | AppendEvents | Claim | CloseCalls | Sign | End
 
 
-def encode_for_turn(event: Event) -> Raw:
-    """Encode an event for `AppendEvents`. Raises `AttestationError` for a text that no record can hold (a lone
-    surrogate), and for a record of more than `MAX_RECORD_BYTES`."""
-    try:
-        record = _encode_event(event)
-    except UnicodeEncodeError:
-        try:  # texts for people can always be written, once clipped
-            record = _encode_event(_clip_event(event))
-        except UnicodeEncodeError:
-            raise AttestationError("a lone surrogate in a record") from None
-    if len(record) > MAX_RECORD_BYTES:
-        raise AttestationError(f"a record of more than {MAX_RECORD_BYTES} bytes")
-    return Raw(record)
+class _Turn:
+    """Records that are appended together. A forwarded call is open from its decision to its outcome. The outcome of a
+    call that is not open is not recorded."""
+
+    def __init__(self, tail: ChainAppender, is_open: set[str], version: int) -> None:
+        self._tail = tail
+        self._version = version
+        self._is_open = is_open
+        self._opened: dict[str, int] = {}
+        self._resumes: dict[str, bytes] = {}
+        self._closed: list[str] = []
+
+    def append(self, event: Event) -> str | None:
+        """Append an event's record; return None, or why it was not recorded."""
+        decided, now_ms, outcome = event
+        call = decided.call.id
+        try:
+            if outcome is None:
+                proof = decided.proof if self._version == WRITTEN else None
+                number = self._tail.append(
+                    lambda place: decision_payload(decided, place, now_ms, self._version), now_ms, proof
+                )
+                if decided.goes_on:
+                    self._opened[call] = number
+                    if decided.resume is not None:
+                        self._resumes[call] = decided.resume
+                return None
+            if call not in self._opened and call not in self._is_open:
+                return NOT_OPEN
+            self._tail.append(lambda place: outcome_payload(decided, outcome, place, now_ms, self._version), now_ms)
+        except AttestationError as error:
+            return str(error)
+        if self._opened.pop(call, None) is None:
+            self._is_open.discard(call)
+            self._closed.append(call)
+        return None
+
+    def change(self, number: int, events: Sequence[Event]) -> ChainChange:
+        """Return the change that writes the turn."""
+        certificates = {
+            decided.authority.chain_sha256: decided.certificates
+            for decided, _, outcome in events
+            if outcome is None and decided.authority is not None and decided.certificates is not None
+        }
+        resumes = {call: self._resumes[call] for call in self._opened if call in self._resumes}
+        return self._tail.change(
+            number, opened=self._opened, resumes=resumes, closed=self._closed, certificates=certificates
+        )
 
 
-def _clip_event(event: Event) -> Event:
-    decided, now_ms, outcome = event
-    if outcome is not None:
-        return Event(decided, now_ms, replace(outcome, detail=clip_text(outcome.detail or "")))
-    decision = replace(decided.decision, reason=clip_text(decided.decision.reason or ""))
-    return Event(replace(decided, decision=decision), now_ms)
+async def _is_on_record(tables: LogTables, events: Sequence[Event]) -> bool:
+    """Return whether a turn is on record. Its first decision shows that: a turn is written as a whole or not at all."""
+    first = next((each.decided.call.id for each in events if each.outcome is None), None)
+    return first is not None and (first, "decision") in read_phases(await tables.payloads_of(first, RECORDS_OF_A_CALL))
+
+
+async def _judge(
+    tables: LogTables, author: Author, calls: Sequence[OpenCall]
+) -> dict[str, tuple[Statement, CallRecord] | str]:
+    """Return the decision of each call listed as open, or why that call is not open ([open-calls] of `author`)."""
+    judged: dict[str, tuple[Statement, CallRecord] | str] = {}
+    for each in calls:
+        try:
+            judged[each.call] = author.check_open(each)
+        except AttestationError as error:
+            judged[each.call] = str(error)
+    for call in [call for call, decided in judged.items() if not isinstance(decided, str)]:
+        payloads = await tables.payloads_of(call, RECORDS_OF_A_CALL)
+        if (call, "outcome") in read_phases(payloads):
+            judged[call] = "what came of it is on record already"
+        elif len(payloads) >= RECORDS_OF_A_CALL:
+            judged[call] = "more records name it than a call has"
+    return judged

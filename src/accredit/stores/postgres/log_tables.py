@@ -23,8 +23,8 @@ from accredit.attest.statements import GENESIS, WRITTEN
 from accredit.base.caching import RecentlyUsed
 from accredit.errors import AttestationError
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_RECORDED_CHAINS
+from accredit.stores.audit_log.places import DatabaseLog
 from accredit.stores.audit_log.reading import damage_error, key_range, read_entry
-from accredit.stores.audit_log.requests import DatabaseLog
 from accredit.stores.audit_log.tables import (
     MAX_RECORDS_OF_A_CALL_BYTES,
     ChainChange,

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from accredit.attest import LogSigner
 from accredit.errors import AccreditError
 from accredit.stores.audit_log.author import Author
-from accredit.stores.audit_log.requests import DatabaseLog, WriterRequest, check_in_time
+from accredit.stores.audit_log.places import DatabaseLog
+from accredit.stores.audit_log.requests import WriterRequest, check_in_time
 from accredit.stores.audit_log.tables import ChainMoved
 from accredit.stores.postgres.driver import Connection, DatabaseFailed
 from accredit.stores.postgres.log_tables import DatabaseTables
@@ -29,7 +30,7 @@ T = TypeVar("T")
 
 
 class DatabaseWriter:
-    """A `LogWriter` for a database."""
+    """Runs requests on a log in a database, as `audit_log.writer.FileWriter` does in a file."""
 
     def __init__(self, place: DatabaseLog, signer: LogSigner) -> None:
         self._author = Author(signer, place.gateway, place.trusted)

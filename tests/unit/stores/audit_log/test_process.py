@@ -24,10 +24,10 @@ from accredit.attest import RecordSigner
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log import process as log_process
 from accredit.stores.audit_log import writer_main as log_writer
+from accredit.stores.audit_log.places import FileLock, FileLog
 from accredit.stores.audit_log.process import LENGTH, NOT_OK, LogProcess, WriterSetup, encode_opening, encode_request
 from accredit.stores.audit_log.process import OK as DONE
-from accredit.stores.audit_log.requests import Begin, CheckWritable, End, FileLog
-from accredit.stores.audit_log.writer_locks import FileLock
+from accredit.stores.audit_log.requests import Begin, CheckWritable, End
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/audit_log/writer_main")]
 
@@ -278,8 +278,7 @@ async def test_too_many_requests_at_once_are_refused(path: Path, monkeypatch: py
     await each.run(Begin(WRITER))
     os.kill(writing(), signal.SIGSTOP)
     monkeypatch.setattr(log_process, "MAX_STORE_JOBS", 3)
-    asked = [asyncio.create_task(each.run(CheckWritable(WRITER))) for _ in range(3)]
-    await asyncio.sleep(0)
+    asked = [each.run(CheckWritable(WRITER)) for _ in range(3)]
     with pytest.raises(StoreUnavailable, match="3 jobs are waiting"):
         await each.run(CheckWritable(WRITER))
     os.kill(writing(), signal.SIGCONT)

@@ -12,6 +12,7 @@ from tests.world.records import ALLOW, DENY, NOW_MS, OK, decided, gateway
 
 from accredit.attest import Call, CallDecision, Outcome, RecordedParams, in_short
 from accredit.errors import AttestationError
+from accredit.stores.audit_log.places import DatabaseLog, FileLog
 from accredit.stores.audit_log.process import (
     LENGTH,
     WriterSetup,
@@ -21,20 +22,18 @@ from accredit.stores.audit_log.process import (
     encode_opening,
     encode_request,
 )
+from accredit.stores.audit_log.queue import encode_for_turn
 from accredit.stores.audit_log.requests import (
     AnyRequest,
     AppendEvents,
     Begin,
     CheckWritable,
     CloseCalls,
-    DatabaseLog,
     End,
-    FileLog,
+    Event,
     Heartbeat,
     Sign,
-    encode_for_turn,
 )
-from accredit.stores.audit_log.transactions import Event
 from accredit.stores.postgres.address import DatabaseAddress, DatabaseHost
 
 pytestmark = pytest.mark.holds("stores/audit_log/requests")

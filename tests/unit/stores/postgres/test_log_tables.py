@@ -13,18 +13,21 @@ from tests.world.records import NOW_MS, OK, POLICY, decided, gateway
 from accredit.attest import CallDecision, Head
 from accredit.errors import StoreUnavailable
 from accredit.stores.audit_log.appender import CHECKPOINT_RECORDS
+from accredit.stores.audit_log.queue import encode_for_turn
 from accredit.stores.audit_log.requests import (
+    NOT_OPEN,
     AppendEvents,
     Begin,
     CheckWritable,
     CloseCalls,
+    Closed,
     End,
+    Event,
     Heartbeat,
     Sign,
-    encode_for_turn,
+    Signed,
 )
 from accredit.stores.audit_log.tables import ChainEnded
-from accredit.stores.audit_log.transactions import NOT_OPEN, Closed, Event, Signed
 from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres import worker as module
 from accredit.stores.postgres.log_writer import DatabaseWriter

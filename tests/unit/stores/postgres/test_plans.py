@@ -11,9 +11,9 @@ from tests.world.running import run
 from tests.world.stores import NOW, challenge, request
 
 from accredit.ports import RateLimit, Spending, Task
+from accredit.stores.audit_log.places import DatabaseLog
 from accredit.stores.audit_log.queue import QueuedRecords
-from accredit.stores.audit_log.requests import DatabaseLog
-from accredit.stores.audit_log.thread import LogThread
+from accredit.stores.audit_log.writer import LogThread
 from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres import worker
 from accredit.stores.postgres.driver import Connection
