@@ -46,7 +46,7 @@ from accredit.gateway.headers import LAST_EVENT_HEADER, SESSION_HEADER, RequestH
 from accredit.gateway.replies import session_not_found
 from accredit.gateway.room import Rooms
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.turns import in_turns, set_current_server
+from accredit.gateway.turns import current_server, in_turns
 from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.merged.answers import hello_in, revision_of
 from accredit.gateway.upstream.merged.ids import (
@@ -336,7 +336,7 @@ class MemberAccess:
         """Run `work` at several servers at once ([at-once])."""
 
         async def one(name: str, reply: CapturedReply) -> None:
-            set_current_server(name)
+            current_server.set(name)
             try:
                 async with asyncio.timeout(MERGED_ASK_SECONDS):
                     await self.one(name, reply, work(name, reply))
