@@ -3,8 +3,8 @@
 - [one-step] A step takes some milliseconds. In each turn of the loop only one step is done, for all long work together.
   So forty flooding streams delay others no more than one does. Short work does not wait for a turn.
 - [servers] Servers take turns, so a server whose answers are all long does not delay the long answers of another. Steps
-  for one server (`current_server`) run in the order in which they were requested. At the merged endpoint each
-  member's work counts as its own. Work for all members counts as one more server's.
+  for one server run in the order in which they were requested. At the merged endpoint each member's work counts as
+  its own. Work for all members counts as one more server's.
 - [rest] After a long step, the next one waits for `TURNS_BETWEEN_LONG_STEPS` turns, and for as long as the step took.
   An ordinary call takes about as many turns (in some it waits for other processes), and would otherwise meet a long
   step in each. So long work takes half of the loop's time at most.

@@ -238,6 +238,7 @@ class Endpoint(Intake[Exchange]):
     async def _arrive(self, client: Exchange, call: Call) -> None:
         """Read, decode and authenticate the message ([method] to [token])."""
         head, authenticator = client.head, self._authenticator
+        client.calls = call.open_calls
         if authenticator is not None:
             call.token = await authenticator.of_header(client, sessions=True)  # 2
         routing = head.check_post()  # 3
@@ -286,7 +287,7 @@ class Endpoint(Intake[Exchange]):
             return
         if call.replies:
             client.answer_also(call.replies)
-        client.calls, client.speaker = call.open_calls, call.speaker
+        client.speaker = call.speaker
         try:
             if isinstance(message, Request) and message.method == LISTEN:
                 client.hears = self._gate.always_hears(call.session, call.tasks)
