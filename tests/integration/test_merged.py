@@ -493,7 +493,7 @@ async def test_long_work_for_one_server_takes_its_own_turns__and_nobody_else_s(
     following = turns.Turns.next
 
     def next_of(own: turns.Turns) -> asyncio.Future[None]:
-        had.append(turns._server.get())
+        had.append(turns.current_server.get())
         return following(own)
 
     monkeypatch.setattr(turns.Turns, "next", next_of)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 from accredit.errors import AnswerError, UpstreamTimeout
 from accredit.gateway.front.asgi import AsgiExchange
 from accredit.gateway.headers import RawHeaders, fold
+from accredit.gateway.recording.open_calls import OpenCalls
 from accredit.gateway.room import Rooms
 from accredit.gateway.upstream.http.client import Answer, UpstreamClient
 from accredit.gateway.upstream.http.parsing import AnswerHead
@@ -42,6 +43,7 @@ class Told:
             "headers": list(headers),
         }
         self.exchange = AsgiExchange(self.scope, self.receive, self.send, rooms or Rooms(4_194_304, proving=False))
+        self.exchange.calls = OpenCalls()
 
     def go_away(self) -> None:
         """The client closes its connection."""

@@ -15,6 +15,7 @@ import asyncio
 import http
 import logging
 import re
+from collections.abc import Callable
 from typing import Any
 
 from accredit.app.connection import ClientConnection
@@ -91,7 +92,7 @@ class HttpRequest:
         self._news = body is not None
         self._expects = body is None and head.headers.get(b"expect", b"").lower() == b"100-continue"
         self._waiter: asyncio.Future[None] | None = None
-        self._on_lost: Any = None
+        self._on_lost: Callable[[], None] | None = None
         self._watched_since = 0.0
         self._looks = False
         self._chunked = False
@@ -150,7 +151,7 @@ class HttpRequest:
         body, self.body = bytes(self.body), bytearray()
         return body, self.more
 
-    def watch(self, on_lost: Any) -> None:
+    def watch(self, on_lost: Callable[[], None] | None) -> None:
         """From now on, call `on_lost` when the connection has ended ([disconnect]). None ends that."""
         self._on_lost = on_lost
         if on_lost is not None:
@@ -259,15 +260,13 @@ class HttpRequest:
 class HttpExchange(Exchange):
     """The gateway's exchange with a client, over one request of a connection."""
 
-    __slots__ = ("_gone", "_request", "_task")
+    __slots__ = ("_request",)
 
     def __init__(
         self, request: HttpRequest, rooms: Rooms, origins: tuple[str, ...] = (), proxies: tuple[Network, ...] = ()
     ) -> None:
         super().__init__(request.head, request.connection.address, rooms, origins, proxies)
         self._request = request
-        self._task: asyncio.Task[Any] | None = None
-        self._gone = False
 
     async def _piece(self) -> tuple[bytes, bool]:
         return await self._request.piece()
@@ -299,23 +298,9 @@ class HttpExchange(Exchange):
         """End an answer that was begun with `start`."""
         self._request.end()
 
-    def watch(self) -> None:
-        """From now on, cancel the current task if the client disconnects. Call this only after the body has been
-        read."""
-        self._gone = False
-        self._task = asyncio.current_task(self._request.connection.loop)
-        self._request.watch(self._interrupt)
-
-    def unwatch(self) -> bool:
-        """Stop watching. Return whether the task was cancelled by the disconnect, and by nothing else."""
-        self._request.watch(None)
-        task, self._task = self._task, None
-        return self._gone and task is not None and task.uncancel() == 0
-
-    def _interrupt(self) -> None:
-        self._gone = True
-        if self._task is not None:
-            self._task.cancel()
+    def watch(self, on_gone: Callable[[], None] | None) -> None:
+        """From now on, call `on_gone` when the client disconnects. None ends that."""
+        self._request.watch(on_gone)
 
 
 def _field_text(headers: RawHeaders) -> bytes:

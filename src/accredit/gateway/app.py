@@ -36,7 +36,7 @@ from accredit.gateway.replies import refusal, too_little_memory
 from accredit.gateway.room import Rooms
 from accredit.gateway.server import Server, Shared
 from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream, StdioUpstream
-from accredit.gateway.turns import set_current_server
+from accredit.gateway.turns import current_server
 from accredit.gateway.upstream.http.sending import AccessTokensFor
 from accredit.policy import Policy
 from accredit.ports import AskStore, ClientSource, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
@@ -289,12 +289,12 @@ class Routes:
                 exchange.take_credentials()
             api = self._api_at(exchange.head.raw_path) if server is None and self.proof_prefixes else None
             if api is not None and not is_preflight(exchange.head.method, exchange.head.headers):
-                set_current_server(api.name)
+                current_server.set(api.name)
                 await api.serve(exchange)
                 return
             if isinstance(server, Server) and exchange.head.method != "OPTIONS":
                 exchange.rooms = server.rooms
-                set_current_server(server.name)
+                current_server.set(server.name)
                 await server.endpoint.serve(exchange)
             else:
                 server = server or self._beside.get(path) or self._only

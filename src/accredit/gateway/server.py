@@ -35,12 +35,12 @@ from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
 from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.room import EqualShares, Rooms
 from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream, MergedUpstream, StdioUpstream
-from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.http.relay import HttpRelay
 from accredit.gateway.upstream.http.sending import AccessTokensFor
 from accredit.gateway.upstream.measured import MeasuredBackend
 from accredit.gateway.upstream.merged.backend import MergedBackend, MergedPins
 from accredit.gateway.upstream.merged.members import MergedMember
+from accredit.gateway.upstream.reply import Backend
 from accredit.gateway.upstream.stdio.backend import StdioBackend
 from accredit.ports import AskStore, ClientSource, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.telemetry import Meter, Names, Telemetry, Transports

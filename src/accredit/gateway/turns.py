@@ -3,8 +3,8 @@
 - [one-step] A step takes some milliseconds. In each turn of the loop only one step is done, for all long work together.
   So forty flooding streams delay others no more than one does. Short work does not wait for a turn.
 - [servers] Servers take turns, so a server whose answers are all long does not delay the long answers of another. Steps
-  for one server (`set_current_server`) run in the order in which they were requested. At the merged endpoint each
-  member's work counts as its own. Work for all members counts as one more server's.
+  for one server run in the order in which they were requested. At the merged endpoint each member's work counts as
+  its own. Work for all members counts as one more server's.
 - [rest] After a long step, the next one waits for `TURNS_BETWEEN_LONG_STEPS` turns, and for as long as the step took.
   An ordinary call takes about as many turns (in some it waits for other processes), and would otherwise meet a long
   step in each. So long work takes half of the loop's time at most.
@@ -29,12 +29,8 @@ MOST_REST_SECONDS = 0.1
 machine stalls, not because of our work."""
 
 
-_server: ContextVar[str] = ContextVar("accredit_server", default="")
-
-
-def set_current_server(server: str) -> None:
-    """Set the server for which the current task works. Tasks that it starts from now on work for the same server."""
-    _server.set(server)
+current_server: ContextVar[str] = ContextVar("accredit_server", default="")
+"""The server for which the current task works, and so the tasks that it starts from now on."""
 
 
 class Turns:
@@ -54,7 +50,7 @@ class Turns:
     def next(self) -> asyncio.Future[None]:
         """Return a future to await before doing a step."""
         waiter: asyncio.Future[None] = self._loop.create_future()
-        self._lines.setdefault(_server.get(), deque()).append(waiter)
+        self._lines.setdefault(current_server.get(), deque()).append(waiter)
         self._come()
         return waiter
 

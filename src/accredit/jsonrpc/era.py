@@ -21,7 +21,7 @@ from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import META_CAPABILITIES, META_VERSION, METHODS, TARGET_MEMBER, Era, is_known, is_modern
 from accredit.jsonrpc.objects import as_string
-from accredit.jsonrpc.param_headers import DUPLICATED, Headers, decode_header, is_param_header, plain_header
+from accredit.jsonrpc.param_headers import DUPLICATED, PARAM_HEADERS, Headers, decode_header, plain_header
 from accredit.jsonrpc.requests import Batch
 
 VERSION_HEADER = b"mcp-protocol-version"
@@ -79,12 +79,14 @@ def unmirrored_headers(
     if frame.method not in METHODS or _target(frame, headers) is not None:
         mirrored.add(NAME_HEADER)
     with_params = frame.method == "tools/call" or frame.method not in METHODS
-    return frozenset(name for name in routing if name not in mirrored and not (with_params and is_param_header(name)))
+    return frozenset(
+        name for name in routing if name not in mirrored and not (with_params and name.startswith(PARAM_HEADERS))
+    )
 
 
 def routing_headers(headers: Headers) -> tuple[bytes, ...]:
     """Return the names of the headers by which a message is routed, except the version header."""
-    return tuple(name for name in headers if name in (METHOD_HEADER, NAME_HEADER) or is_param_header(name))
+    return tuple(name for name in headers if name in (METHOD_HEADER, NAME_HEADER) or name.startswith(PARAM_HEADERS))
 
 
 def _target(frame: Request | Notification, headers: Headers) -> str | None:

@@ -61,11 +61,6 @@ class _Call:
         return Raw(to_json(self._changes["params"])) if "params" in self._changes else self._given
 
     @CachedProperty
-    def names(self) -> Collection[str]:
-        """The names of all members of `params`. Raises `FrameError`."""
-        return self.parts.keys()
-
-    @CachedProperty
     def members(self) -> Mapping[str, Raw]:
         """The members of `params`, without `_meta`. Raises `FrameError`."""
         found = cast("dict[str, Raw]", {**self.parts})
@@ -89,7 +84,7 @@ class _Call:
     def in_meta(self, name: str) -> Raw | None:
         """Return a member of `params._meta`; None if there is none, or it can't be read."""
         try:
-            return self.meta.get(name) if "_meta" in self.names else None
+            return self.meta.get(name) if "_meta" in self.parts else None
         except FrameError:
             return None
 

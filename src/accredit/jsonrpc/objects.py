@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Iterator
 import msgspec
 from msgspec import Raw
 
-from accredit.base.steps import Steps, at_one_go
+from accredit.base.steps import Steps
 from accredit.base.text import excerpt
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.text import count_members
@@ -260,7 +260,8 @@ _FROM_NUL = re.compile(rb'\\u0000[^"]*')
 def check_same_names(value: Raw) -> None:
     """Refuse a value in which one object has two members that another reader takes for the same. Raises
     `FrameError`."""
-    at_one_go(check_same_names_in_steps(value))
+    for _ in check_same_names_in_steps(value):
+        pass
 
 
 def check_same_names_in_steps(value: Raw) -> Steps[None]:

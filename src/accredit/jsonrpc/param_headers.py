@@ -140,11 +140,6 @@ _decode_page = msgspec.json.Decoder(_Page).decode
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
-def is_param_header(name: bytes) -> bool:
-    """Return whether a header, whose name is in lower case, mirrors an argument."""
-    return name.startswith(PARAM_HEADERS)
-
-
 def has_param_header(headers: Headers) -> bool:
     """Return whether any of these headers mirrors an argument."""
     return b"\n" + PARAM_HEADERS in b"\n" + b"\n".join(headers)

@@ -110,7 +110,7 @@ def _check_lengths(frame: Frame) -> Frame:
 
 
 def _check_params(call: Request | Notification) -> None:
-    names = call.names
+    names = call.parts.keys()
     if len(names) > MAX_PARAMS_MEMBERS:
         raise FrameError(f'more than {MAX_PARAMS_MEMBERS} members in "params"', bound=True)
     check_names(names, PARAMS_MEMBERS.get(call.method, UNKNOWN_PARAMS))

@@ -61,7 +61,7 @@ def may_announce(request: Request) -> bool:
         return False
     if request.era is Era.MODERN:
         return TASKS_EXTENSION in declared_extensions(request)
-    return "task" in request.names
+    return "task" in request.parts
 
 
 def announced_task(result: Raw, era: Era, *, allowed: bool) -> Announced | None:

@@ -84,7 +84,7 @@ def for_upstream(
     """
     tells = tell and _on_authority(call, authority, token)
     try:
-        meta = call.meta if "_meta" in call.names else _NO_MEMBERS
+        meta = call.meta if "_meta" in call.parts else _NO_MEMBERS
         taken = [name for name in meta if is_claim(name) or (judged and name in PROOFS)] if meta else []
         if not taken and not tells:
             return call

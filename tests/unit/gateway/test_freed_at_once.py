@@ -18,6 +18,7 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.room import Rooms
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.http.sse_relay import EventRelay
+from accredit.gateway.upstream.reply import WhileConnected
 from accredit.jsonrpc.frames import Frame, Request, decode_frame
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
@@ -81,9 +82,8 @@ async def test_an_exchange_whose_client_was_watched_is_held_by_nothing() -> None
         client = Client()
         scope = {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": []}
         exchange = AsgiExchange(scope, client.receive, client.send, Rooms(1, proving=False))
-        exchange.watch()
-        await client.waits.wait()
-        assert not exchange.unwatch()
+        with WhileConnected(exchange):
+            await client.waits.wait()
         return weakref.ref(client)
 
     known = await watched()

@@ -14,9 +14,9 @@ from accredit.gateway.turns import (
     LONG_STEP_SECONDS,
     MOST_REST_SECONDS,
     TURNS_BETWEEN_LONG_STEPS,
+    current_server,
     in_turns,
     next_turn,
-    set_current_server,
     turn,
 )
 from accredit.limits import SHORT_MESSAGE_BYTES
@@ -33,7 +33,7 @@ async def works(server: str, name: str, done: list[str]) -> None:
             yield
         return name
 
-    set_current_server(server)
+    current_server.set(server)
     await next_turn()
     assert await in_turns(steps()) == name
 

@@ -40,7 +40,7 @@ from accredit.gateway.headers import LAST_EVENT_HEADER, RawHeaders
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
 from accredit.jsonrpc.frames import Request, Success
 from accredit.jsonrpc.objects import as_string
-from accredit.jsonrpc.param_headers import is_param_header
+from accredit.jsonrpc.param_headers import PARAM_HEADERS
 from accredit.limits import MAX_DEFINITIONS
 from accredit.pins import Definition, ListReader, Pins, digest_of_text
 from accredit.policy import Authority, GuardedCall, refusals
@@ -254,7 +254,7 @@ def _key(call: Request, way: UpstreamAccess, speaker: CallerIdentity | None) -> 
         issuer, subject = (speaker.token.issuer, speaker.token.subject) if speaker.token is not None else ("", "")
         parts += [each.encode() for each in (speaker.subject, principal, issuer, subject)]
     for name, value in way.headers:
-        if name not in _OF_ONE_REQUEST and not is_param_header(name):
+        if name not in _OF_ONE_REQUEST and not name.startswith(PARAM_HEADERS):
             parts += [name, value]
     return hashlib.sha256(b"".join(b"%d:%b" % (len(part), part) for part in parts)).digest()
 

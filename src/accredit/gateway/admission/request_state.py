@@ -193,7 +193,7 @@ def principal_by_id(principal_id: str, agent_id: str, token: tuple[str, str] | N
 def brings_state(call: Request | Notification) -> bool:
     """Return whether a request returns a state, of any JSON type, and a lenient server could take its method for a
     guarded one."""
-    return _STATE in call.names and looks_guarded(call.method)
+    return _STATE in call.parts and looks_guarded(call.method)
 
 
 def _without_own_answer(request: Request) -> Request:

@@ -39,7 +39,7 @@ class AsgiExchange(Exchange):
     most calls are over by then.
     """
 
-    __slots__ = ("_gone", "_receive", "_send", "_task", "_timer", "_watcher")
+    __slots__ = ("_on_gone", "_receive", "_send", "_timer", "_watcher")
 
     def __init__(
         self,
@@ -53,8 +53,7 @@ class AsgiExchange(Exchange):
         super().__init__(head_of(scope), (scope.get("client") or ("",))[0], rooms, origins, proxies)
         self._receive = receive
         self._send = send
-        self._gone = False
-        self._task: asyncio.Task[Any] | None = None
+        self._on_gone: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._watcher: asyncio.Task[None] | None = None
 
@@ -87,22 +86,17 @@ class AsgiExchange(Exchange):
         """End an answer started with `start`."""
         await self._send({"type": "http.response.body", "body": b""})
 
-    def watch(self) -> None:
-        """From now on, cancel the current task if the client disconnects. The body must have been read before."""
-        loop = asyncio.get_running_loop()
-        self._gone = False
-        self._task = asyncio.current_task(loop)
-        self._timer = loop.call_later(DISCONNECT_WATCH_SECONDS, self._watch, loop)
-
-    def unwatch(self) -> bool:
-        """Stop watching. Return whether the client's disconnection, and nothing else, has cancelled the task."""
+    def watch(self, on_gone: Callable[[], None] | None) -> None:
+        """From now on, call `on_gone` when the client disconnects. None ends that."""
+        self._on_gone = on_gone
         if self._timer is not None:
             self._timer.cancel()
         if self._watcher is not None:
             self._watcher.cancel()
             self._watcher = None  # its end holds what it has awaited, which is this object
-        task, self._task = self._task, None
-        return self._gone and task is not None and task.uncancel() == 0
+        if on_gone is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(DISCONNECT_WATCH_SECONDS, self._watch, loop)
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         self._watcher = loop.create_task(self._wait())
@@ -110,6 +104,5 @@ class AsgiExchange(Exchange):
     async def _wait(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._gone = True
-        if self._task is not None:
-            self._task.cancel()
+        if self._on_gone is not None:
+            self._on_gone()

@@ -52,9 +52,10 @@ from accredit.gateway.headers import (
 )
 from accredit.gateway.media_types import takes_events
 from accredit.gateway.recording.early_refusals import REFUSALS, UnreadRequest
+from accredit.gateway.recording.open_calls import OpenCalls
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns, next_turn
-from accredit.gateway.upstream.backend import Backend
+from accredit.gateway.upstream.reply import Backend
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, era_of_body, unmirrored_headers
 from accredit.jsonrpc.frames import Frame, Notification, Request
@@ -228,6 +229,7 @@ class Endpoint(Intake[Exchange]):
 
     async def _enter(self, exchange: Exchange) -> VerifiedToken | None:
         """Authenticate a request without a message ([token]); return its token, if it has one."""
+        exchange.calls = OpenCalls()
         if self._authenticator is not None:
             return await self._authenticator.of_request(exchange, sessions=True)
         self._sessions.enter(exchange, exchange.head, NOBODY)
@@ -236,6 +238,7 @@ class Endpoint(Intake[Exchange]):
     async def _arrive(self, client: Exchange, call: Call) -> None:
         """Read, decode and authenticate the message ([method] to [token])."""
         head, authenticator = client.head, self._authenticator
+        client.calls = call.open_calls
         if authenticator is not None:
             call.token = await authenticator.of_header(client, sessions=True)  # 2
         routing = head.check_post()  # 3
@@ -284,7 +287,7 @@ class Endpoint(Intake[Exchange]):
             return
         if call.replies:
             client.answer_also(call.replies)
-        client.calls, client.speaker = call.open_calls, call.speaker
+        client.speaker = call.speaker
         try:
             if isinstance(message, Request) and message.method == LISTEN:
                 client.hears = self._gate.always_hears(call.session, call.tasks)

@@ -39,13 +39,14 @@ class Exchange(ABC):
     """A request and its answer. It is the `Reply` for the backend (`upstream.reply`), and has what the intake needs
     besides.
 
-    `address` is that of the connection, and `client` that of the client, which is another one behind a trusted proxy
-    (`proxies`); `peer` identifies the client. `credentials` are its Authorization fields, once removed from the head.
-    `session_shown` maps a session's id at a replica to the client's id, if any. `learn_revision` is called if the
-    answer begins a session, with the session's revision and replica (`callers`). `request_id` is the id of the
-    single request in the body, once that is read. `vouched` says that the caller itself has authenticated. `proved`
-    says that the caller or its session has authenticated, and so gets more room (`rooms`). `shows_pages` says that the
-    client can show people the page at a URL: so it says in this `initialize`, or so it said in that of its session.
+    `calls` is set before a backend gets the exchange. `address` is that of the connection, and `client` that of the
+    client, which is another one behind a trusted proxy (`proxies`); `peer` identifies the client. `credentials` are its
+    Authorization fields, once removed from the head. `session_shown` maps a session's id at a replica to the client's
+    id, if any. `learn_revision` is called if the answer begins a session, with the session's revision and replica
+    (`callers`). `request_id` is the id of the single request in the body, once that is read. `vouched` says that the
+    caller itself has authenticated. `proved` says that the caller or its session has authenticated, and so gets more
+    room (`rooms`). `shows_pages` says that the client can show people the page at a URL: so it says in this
+    `initialize`, or so it said in that of its session.
     """
 
     __slots__ = (
@@ -98,7 +99,7 @@ class Exchange(ABC):
         self.carried: SubjectToken | None = None
         self.started = False
         self.resumable = False
-        self.calls = OpenCalls()
+        self.calls: OpenCalls
         self.hears: Callable[[Notification], Notification | None] | None = None
         self.stateless = head.is_modern
         """Whether the request belongs to the era without sessions. If so, no answer shows the client a session's id."""
@@ -264,12 +265,8 @@ class Exchange(ABC):
         """End an answer started with `start`."""
 
     @abstractmethod
-    def watch(self) -> None:
-        """From now on, interrupt the work if the client disconnects. The body must have been read before."""
-
-    @abstractmethod
-    def unwatch(self) -> bool:
-        """Stop watching. Return whether the client's disconnection, and nothing else, has interrupted the work."""
+    def watch(self, on_gone: Callable[[], None] | None) -> None:
+        """From now on, call `on_gone` when the client disconnects. None ends that."""
 
 
 def _too_large(limit: int) -> RequestError:

@@ -41,7 +41,7 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.front.callers import HttpAuthenticator
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import JSON
-from accredit.gateway.upstream.backend import Backend
+from accredit.gateway.upstream.reply import Backend
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.limits import MAX_ASKED_LISTS
 from accredit.ports import KeySets, ProofStore, Records, Revocations

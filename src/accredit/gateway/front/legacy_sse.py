@@ -28,6 +28,7 @@ from accredit.gateway.front.endpoint import Intake
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.session_ids import Principal
 from accredit.gateway.headers import LAST_EVENT_HEADER, SESSION_HEADER, check_once, check_request
+from accredit.gateway.recording.open_calls import OpenCalls
 from accredit.gateway.replies import session_not_found
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.http.client import ANYWHERE, Answer, Route
@@ -117,6 +118,7 @@ class LegacySse(Intake[Exchange]):
             self._sessions[session] = _Session(target, answer.replica, expected, exchange, principal_of(token))
             return f"{root}{self._messages}?session_id={session}".encode()
 
+        exchange.calls = OpenCalls()
         async with exchange.calls:
             with exchange.rooms.streams.held(exchange, yields=True), WhileConnected(exchange):
                 held = self._relay.answers.large.of(exchange, times=EVENT_TIMES)

@@ -8,8 +8,7 @@ from time import perf_counter
 from typing import Any, cast
 
 from accredit.errors import MessageId
-from accredit.gateway.upstream.backend import Backend
-from accredit.gateway.upstream.reply import Reply
+from accredit.gateway.upstream.reply import Backend, Reply
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch

@@ -2,7 +2,7 @@
 stepping it, and costs nothing before."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from tests.world.asgi import MemoryAnswer, MemoryClient, Told
@@ -176,10 +176,7 @@ class MemoryExchange(Exchange):
     async def end(self) -> None:
         raise AssertionError
 
-    def watch(self) -> None: ...
-
-    def unwatch(self) -> bool:
-        return False
+    def watch(self, on_gone: Callable[[], None] | None) -> None: ...
 
 
 class SlowClient(MemoryClient):

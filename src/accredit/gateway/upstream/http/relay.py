@@ -36,7 +36,7 @@ from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
 from accredit.jsonrpc.frames import Failure, Frame, Request
 from accredit.jsonrpc.methods import Era
-from accredit.jsonrpc.param_headers import is_param_header
+from accredit.jsonrpc.param_headers import PARAM_HEADERS
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit, Expected
 from accredit.jsonrpc.sse import Event, SseParser, pieces
@@ -214,7 +214,7 @@ def own_call(raw: RawHeaders, era: Era, method: str, forwarding: Forwarding) -> 
     """Return the client's headers, which identify it, with the routing headers of the gateway's own request."""
     dropped = (METHOD_HEADER, NAME_HEADER)
     goes = forwarding.to_upstream(raw, body=True)
-    kept = [(name, value) for name, value in goes if name not in dropped and not is_param_header(name)]
+    kept = [(name, value) for name, value in goes if name not in dropped and not name.startswith(PARAM_HEADERS)]
     routing = [(METHOD_HEADER, method.encode("ascii"))] if era is Era.MODERN else []
     return [*kept, *routing, (b"accept-encoding", b"identity")]
 

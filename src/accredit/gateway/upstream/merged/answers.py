@@ -39,7 +39,7 @@ from msgspec import Raw
 from accredit.base.log_events import log_event
 from accredit.base.steps import Steps
 from accredit.errors import AccreditError, FrameError
-from accredit.gateway.turns import in_turns, set_current_server, turn
+from accredit.gateway.turns import current_server, in_turns, turn
 from accredit.jsonrpc.arrays import elements
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, to_json, with_members
 from accredit.jsonrpc.frames import Failure, Frame, Request, Success, decode_frame
@@ -127,7 +127,7 @@ async def answers_of_all(
     `MERGED_ASK_SECONDS`, or an error."""
 
     async def one(server: str) -> Given | None:
-        set_current_server(server)
+        current_server.set(server)
         try:
             async with asyncio.timeout(MERGED_ASK_SECONDS):
                 return await ask(server)
@@ -251,7 +251,7 @@ def _page_of(request: Request, cursor: Raw | None) -> Request:
     page = request.with_id(secrets.token_hex(8))
     if cursor is not None:
         return page.with_params({"cursor": cursor})
-    return page.with_params({}, without=("cursor",)) if "cursor" in request.names else page  # drop a cursor of null
+    return page.with_params({}, without=("cursor",)) if "cursor" in request.parts else page  # drop a cursor of null
 
 
 def merged_capabilities(results: Results) -> dict[str, dict[str, object]]:

@@ -34,7 +34,7 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON, RequestHead
 from accredit.gateway.room import until_read
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.turns import in_turns, set_current_server
+from accredit.gateway.turns import current_server, in_turns
 from accredit.gateway.upstream.merged.answers import MergedLists, answers_of_all, merge_discover, own_answer, read_frame
 from accredit.gateway.upstream.merged.members import MemberAccess, MergedMember
 from accredit.gateway.upstream.merged.messages import failure_edit, result_edit, resumed_edit
@@ -171,7 +171,7 @@ class MergedBackend:
         server = self._servers.get(name)
         if server is None:
             return None
-        set_current_server(name)
+        current_server.set(name)
         try:
             head = self._access.head(reply.head, name)
         except UpstreamUnavailable:
@@ -235,7 +235,7 @@ class MergedBackend:
         self, server: MergedMember, reply: Reply, request: Request, own: str, era: Era, edit: Edit | None
     ) -> None:
         """Forward a request to its server."""
-        set_current_server(server.name)
+        current_server.set(server.name)
         edit = result_edit(server.name, request.method, edit)
         edits = {request.id: edit} if edit is not None else {}
         member = self._access.reply_of(reply, request, server.name, own)

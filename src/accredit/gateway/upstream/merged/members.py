@@ -46,8 +46,7 @@ from accredit.gateway.headers import LAST_EVENT_HEADER, SESSION_HEADER, RequestH
 from accredit.gateway.replies import session_not_found
 from accredit.gateway.room import Rooms
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.turns import in_turns, set_current_server
-from accredit.gateway.upstream.backend import Backend
+from accredit.gateway.turns import current_server, in_turns
 from accredit.gateway.upstream.merged.answers import hello_in, revision_of
 from accredit.gateway.upstream.merged.ids import (
     EventIds,
@@ -65,7 +64,7 @@ from accredit.gateway.upstream.merged.ids import (
 )
 from accredit.gateway.upstream.merged.messages import ToClientMapper
 from accredit.gateway.upstream.merged.replies import CapturedReply, EventMapper, MemberReply
-from accredit.gateway.upstream.reply import Reply
+from accredit.gateway.upstream.reply import Backend, Reply
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND, to_json
 from accredit.jsonrpc.era import NAME_HEADER, VERSION_HEADER
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success, progress_token
@@ -336,7 +335,7 @@ class MemberAccess:
         """Run `work` at several servers at once ([at-once])."""
 
         async def one(name: str, reply: CapturedReply) -> None:
-            set_current_server(name)
+            current_server.set(name)
             try:
                 async with asyncio.timeout(MERGED_ASK_SECONDS):
                     await self.one(name, reply, work(name, reply))

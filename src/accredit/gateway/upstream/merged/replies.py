@@ -91,12 +91,8 @@ class InnerReply:
     async def end(self) -> None:
         """Do nothing: the pieces were taken."""
 
-    def watch(self) -> None:
+    def watch(self, on_gone: Callable[[], None] | None) -> None:
         """Do nothing: the calling code watches the client."""
-
-    def unwatch(self) -> bool:
-        """Return False: no client interrupts this."""
-        return False
 
 
 class MemberReply(InnerReply):
@@ -164,13 +160,9 @@ class MemberReply(InnerReply):
         """End an answer started with `start`."""
         await self._reply.end()
 
-    def watch(self) -> None:
-        """Interrupt the work if the client disconnects from now on."""
-        self._reply.watch()
-
-    def unwatch(self) -> bool:
-        """Stop watching; return whether the client interrupted the work."""
-        return self._reply.unwatch()
+    def watch(self, on_gone: Callable[[], None] | None) -> None:
+        """Call `on_gone` when the client disconnects from now on; None ends that."""
+        self._reply.watch(on_gone)
 
 
 class CapturedReply(InnerReply):

@@ -36,7 +36,7 @@ from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, FrameError, MessageId, RequestError, UpstreamUnavailable
 from accredit.gateway.headers import JSON, LAST_EVENT_HEADER, SESSION_HEADER, RequestHead
 from accredit.gateway.recording.open_calls import ResumedCalls
-from accredit.gateway.turns import in_turns, set_current_server
+from accredit.gateway.turns import current_server, in_turns
 from accredit.gateway.upstream.merged.answers import UNAVAILABLE, hello_in, merge_initialize, own_answer, revision_of
 from accredit.gateway.upstream.merged.ids import (
     NONCE_BYTES,
@@ -323,7 +323,7 @@ class MergedSessions:
         if found is not None:
             name, own = found
             if name in sessions:
-                set_current_server(name)
+                current_server.set(name)
                 member = self._access.stream_reply(reply, name, b"")
                 try:
                     await self._members[name].post(member, own)
@@ -367,7 +367,7 @@ class MergedSessions:
 
     async def _resume(self, reply: Reply, name: str, id: bytes, answered: bytes, otherwise: Edit | None) -> None:
         """Resume the stream that answers one request: the server can answer no other on it."""
-        set_current_server(name)
+        current_server.set(name)
 
         member = self._access.stream_reply(reply, name, answered, only=True)
         member.head = member.head.with_field(LAST_EVENT_HEADER, id)

@@ -28,7 +28,7 @@ from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, ClientGone, RequestError, UpstreamError, UpstreamUnavailable
 from accredit.gateway.headers import EVENT_STREAM, LAST_EVENT_HEADER, RawHeaders, RequestHead
 from accredit.gateway.replies import session_not_found
-from accredit.gateway.turns import set_current_server
+from accredit.gateway.turns import current_server
 from accredit.gateway.upstream.merged.answers import LISTED
 from accredit.gateway.upstream.merged.ids import EventIds, MemberSession, longest_event_id, session_id
 from accredit.gateway.upstream.merged.members import MemberAccess
@@ -173,7 +173,7 @@ class SharedStream(ABC):
         return b""
 
     async def _follow(self, name: str) -> None:
-        set_current_server(name)
+        current_server.set(name)
         pause = REOPEN_FIRST_SECONDS
         while True:
             part = self._part(name)
