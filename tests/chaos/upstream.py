@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from tests.world.calls import compact, http
@@ -44,9 +43,7 @@ class Upstream:
         self._server = await asyncio.start_server(self._serve, *self._address, limit=1 << 20)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._server.close()
         for task in self._tasks:
             task.cancel()

@@ -152,18 +152,17 @@ def test_what_is_no_calls_id_is_told_without_it(path: Path) -> None:
     assert fault.place == "the list of open calls, a row without a call's id"
 
 
-def test_a_list_without_an_end_is_a_fault_and_is_not_read_to_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_list_without_an_end_is_a_fault_and_is_not_read_to_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(open_rows, "MAX_VERIFIED_OPEN_CALLS", 2)
 
-    async def main() -> None:
-        log = Log(path)
-        await log.call(None)
-        await log.call(None)
-        assert verified(path).valid
-        await log.call(None)
-        await log.die()
-
-    run(main())
+    log = Log(path)
+    await log.call(None)
+    await log.call(None)
+    assert verified(path).valid
+    await log.call(None)
+    await log.die()
     fault = verified(path).fault
     assert fault is not None
     assert fault.place == "the list of open calls"

@@ -17,6 +17,7 @@ from tests.world.authorization import Trust
 from tests.world.browser import chromium
 from tests.world.built import build
 from tests.world.command import Serving
+from tests.world.desk import Desk
 from tests.world.household import Household
 from tests.world.ports import reserved_port
 from tests.world.running import ASGI, FAST, by_road
@@ -123,6 +124,31 @@ def browser() -> Generator[Any]:
     """Chromium, as Playwright drives it."""
     with chromium() as running:
         yield running
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Generator[Desk]:
+    """A person's desk, whose key has no passphrase."""
+    with Desk(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def signed_in(browser: Any, desk: Desk) -> Generator[Callable[..., Any]]:
+    """Opens pages of the desk at a path, signed in; no script of theirs may fail."""
+    faulty: list[object] = []
+    with ExitStack() as contexts:
+
+        def note(error: object) -> None:
+            faulty.append(error)
+
+        def open_page(path: str = "/", **options: Any) -> Any:
+            context = contexts.enter_context(browser.new_context(**options))
+            context.on("weberror", note)
+            return desk.page(context, path)
+
+        yield open_page
+    assert faulty == []
 
 
 @pytest.fixture

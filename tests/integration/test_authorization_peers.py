@@ -1,6 +1,5 @@
 """Real peers on both sides of the gateway: the official SDK, FastMCP, and proofs of the published package."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from mcp.server.mcpserver import MCPServer
 from tests.differential.peer import ours_key
 from tests.world.authorization import CATALOG, Trust, challenge_in
 from tests.world.routes import ROUTES, Route
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 
 from accredit.base.clock import unix_seconds
 from accredit.client import AccreditedClient, ProofPresenter
@@ -49,28 +48,27 @@ def mail(server: MCPServer[Any] | FastMCP[Any], ran: list[str]) -> Any:
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 @pytest.mark.parametrize("kind", ["sdk", "fastmcp"])
-def test_an_unmodified_server_behind_the_gateway_runs_what_is_allowed_and_nothing_else(kind: str, mode: str) -> None:
+async def test_an_unmodified_server_behind_the_gateway_runs_what_is_allowed_and_nothing_else(
+    kind: str, mode: str
+) -> None:
     trust, ran = Trust(), list[str]()
 
-    async def main() -> None:
-        server: MCPServer[Any] | FastMCP[Any] = MCPServer("mail") if kind == "sdk" else FastMCP("mail")
-        async with RunningGateway(mail(server, ran)) as upstream:
-            settings = trust.settings(HttpUpstream(upstream.url))
-            app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
-            key = SigningKey(trust.agent.public(), trust.agent.signer())
-            presenter = ProofPresenter(key, [trust.chain("email:read", "email:send")], gateway_id="mail-gateway")
-            async with RunningGateway(app) as gateway:
-                async with AccreditedClient(gateway.url, presenter=presenter, mode=mode) as client:
-                    assert [tool.name for tool in (await client.list_tools()).tools] == ["list_inbox", "send_email"]
-                    assert not (await client.call_tool("list_inbox", {"limit": 1})).is_error
-                    assert not (await client.call_tool("send_email", {"to": "a@example.com"})).is_error
-                    with pytest.raises(ProofRefused, match="unknown_tool"):
-                        await client.call_tool("secret_tool")
-                async with AccreditedClient(gateway.url, mode=mode) as nobody:
-                    with pytest.raises(ProofRefused, match="missing_ratify_proof"):
-                        await nobody.call_tool("list_inbox")
-
-    asyncio.run(main())  # not `run`: the SSE library of the SDK leaves a task until its loop ends
+    server: MCPServer[Any] | FastMCP[Any] = MCPServer("mail") if kind == "sdk" else FastMCP("mail")
+    async with RunningGateway(mail(server, ran)) as upstream:
+        settings = trust.settings(HttpUpstream(upstream.url))
+        app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
+        key = SigningKey(trust.agent.public(), trust.agent.signer())
+        presenter = ProofPresenter(key, [trust.chain("email:read", "email:send")], gateway_id="mail-gateway")
+        async with RunningGateway(app) as gateway:
+            async with AccreditedClient(gateway.url, presenter=presenter, mode=mode) as client:
+                assert [tool.name for tool in (await client.list_tools()).tools] == ["list_inbox", "send_email"]
+                assert not (await client.call_tool("list_inbox", {"limit": 1})).is_error
+                assert not (await client.call_tool("send_email", {"to": "a@example.com"})).is_error
+                with pytest.raises(ProofRefused, match="unknown_tool"):
+                    await client.call_tool("secret_tool")
+            async with AccreditedClient(gateway.url, mode=mode) as nobody:
+                with pytest.raises(ProofRefused, match="missing_ratify_proof"):
+                    await nobody.call_tool("list_inbox")
     assert ran == ["list_inbox", "send_email"]
 
 
@@ -110,19 +108,16 @@ class Page:
 
 
 @pytest.mark.parametrize("name", ROUTES)
-def test_a_proof_of_the_published_package_is_served_where_binding_is_optional(name: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        page, trust = Page(), Trust()
-        policy = {"roots": {ours_key(page.human.public_key): "Owner"}, "catalog": CATALOG}
-        async with Route(name, trust, tmp_path, policy=policy) as route:
-            asked = (await route.ask("tools/call", SEND))["error"]  # `accepts` of the catalog covers its scope
-            params = page.proves(SEND, challenge_in(asked))
-            assert "result" in await route.ask("tools/call", params)
-            assert (await route.ask("tools/call", params))["error"]["data"]["error"] == "ratify_replayed"
-            refused = (await route.ask("tools/call", page.proves(INBOX)))["error"]
-            assert refused["data"]["error"] == "ratify_scope_denied"
-            assert refused["data"]["principal_id"] == page.human.id
-            (came,) = route.received("tools/call")
-            assert came["params"]["_meta"]["dev.accredit/authorization"]["agent_id"] == page.agent.id
-
-    run(main())
+async def test_a_proof_of_the_published_package_is_served_where_binding_is_optional(name: str, tmp_path: Path) -> None:
+    page, trust = Page(), Trust()
+    policy = {"roots": {ours_key(page.human.public_key): "Owner"}, "catalog": CATALOG}
+    async with Route(name, trust, tmp_path, policy=policy) as route:
+        asked = (await route.ask("tools/call", SEND))["error"]  # `accepts` of the catalog covers its scope
+        params = page.proves(SEND, challenge_in(asked))
+        assert "result" in await route.ask("tools/call", params)
+        assert (await route.ask("tools/call", params))["error"]["data"]["error"] == "ratify_replayed"
+        refused = (await route.ask("tools/call", page.proves(INBOX)))["error"]
+        assert refused["data"]["error"] == "ratify_scope_denied"
+        assert refused["data"]["principal_id"] == page.human.id
+        (came,) = route.received("tools/call")
+        assert came["params"]["_meta"]["dev.accredit/authorization"]["agent_id"] == page.agent.id

@@ -288,15 +288,12 @@ def test_the_api_is_told_on_whose_authority_a_request_comes() -> None:
 
 
 @pytest.mark.holds("policy/evidence", "path")
-def test_the_record_proves_who_signed__to_whoever_says_what_was_asked_for(tmp_path: Path) -> None:
+async def test_the_record_proves_who_signed__to_whoever_says_what_was_asked_for(tmp_path: Path) -> None:
     target = "/messages/7?x=1"
 
-    async def main() -> None:
-        async with Log(tmp_path / "log.db") as log:
-            app = gateway(records=log.port, record=RecordSettings("mail-gateway"))
-            await ask(app, of_nginx("GET", target, proof_for(TRUST, "GET", target, "email:read")))
-
-    run(main())
+    async with Log(tmp_path / "log.db") as log:
+        app = gateway(records=log.port, record=RecordSettings("mail-gateway"))
+        await ask(app, of_nginx("GET", target, proof_for(TRUST, "GET", target, "email:read")))
     (record,) = records_in(tmp_path / "log.db")
     with read(tmp_path / "log.db") as log:
         certificates, proof = log.kept_of(record)
@@ -331,16 +328,13 @@ def test_where_a_token_is_required_a_proof_alone_does_not_do__and_a_token_for_mc
     assert sent(f"Bearer {issuer.token(aud=here)}").status == 204
 
 
-def test_a_request_that_is_decided_anew_is_decided_as_one__and_not_let_through_as_what_nobody_guards(
+async def test_a_request_that_is_decided_anew_is_decided_as_one__and_not_let_through_as_what_nobody_guards(
     tmp_path: Path,
 ) -> None:
-    async def main() -> None:
-        async with Log(tmp_path / "log.db") as log:
-            app = gateway(records=log.port, record=RecordSettings("mail-gateway"))
-            await ask(app, of_nginx(*READ, proof_for(TRUST, *READ, "email:read")))
-            await ask(app, of_nginx(*READ))
-
-    run(main())
+    async with Log(tmp_path / "log.db") as log:
+        app = gateway(records=log.port, record=RecordSettings("mail-gateway"))
+        await ask(app, of_nginx(*READ, proof_for(TRUST, *READ, "email:read")))
+        await ask(app, of_nginx(*READ))
     allowed, refused = records_in(tmp_path / "log.db")
     with read(tmp_path / "log.db") as log:
         certificates, _ = log.kept_of(allowed)

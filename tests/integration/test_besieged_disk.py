@@ -10,7 +10,6 @@ from tests.world.authorization import Trust
 from tests.world.besieged import Besieged, Reading, asked
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, RawServer
-from tests.world.running import run
 from tests.world.small_disk import SmallDisk
 
 pytestmark = pytest.mark.slow
@@ -18,10 +17,10 @@ pytestmark = pytest.mark.slow
 PAGES = 24
 
 
-def test_at_whatever_page_of_a_call_the_disk_is_full__it_is_refused_or_withheld__and_with_room_calls_go_on(
+async def test_at_whatever_page_of_a_call_the_disk_is_full__it_is_refused_or_withheld__and_with_room_calls_go_on(
     trust: Trust, tmp_path: Path
 ) -> None:
-    async def main(disk: SmallDisk) -> None:
+    with SmallDisk(tmp_path, 2) as disk:
         reading = Reading()
         async with RawServer(reading) as server:
             besieged = Besieged(tmp_path, trust, f'url = "{server.url}"', db=disk.path / "accredit.db")
@@ -45,9 +44,6 @@ def test_at_whatever_page_of_a_call_the_disk_is_full__it_is_refused_or_withheld_
             assert "Traceback" not in gateway.stderr
         found = besieged.check(reading.called, disk.copy(tmp_path) / "accredit.db")
         assert {found[uri]["status"] for uri in reading.called} == {"ok"}
-
-    with SmallDisk(tmp_path, 2) as disk:
-        run(main(disk))
 
 
 @pytest.mark.parametrize("put", [None, b""], ids=["nothing", "an empty file"])

@@ -14,7 +14,6 @@ from tests.world.calls import meta
 from tests.world.command import Serving
 from tests.world.connected import Connected
 from tests.world.impostor import Impostor
-from tests.world.running import run
 
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.errors import ProofRefused
@@ -84,10 +83,10 @@ def test_who_announces_a_gateway_that_is_known_elsewhere_gets_no_proof_that_is_g
 
 
 @pytest.mark.holds("client/streams", "foreign-gateway")
-def test_to_who_announces_a_gateway_that_is_known_elsewhere_nothing_more_is_sent(files: AgentFiles) -> None:
+async def test_to_who_announces_a_gateway_that_is_known_elsewhere_nothing_more_is_sent(files: AgentFiles) -> None:
     files.known_gateways.write_text(json.dumps({KNOWN: GATEWAY}), "utf-8")
 
-    async def main(impostor: Impostor) -> None:
+    with Impostor(asks) as impostor:
         presenter = ProofPresenter(files.key, [files.delegation])
         async with AccreditedClient(impostor.url, presenter=presenter, mode="2026-07-28") as client:
             with pytest.raises(ProofRefused, match="gateway_mismatch"):
@@ -99,9 +98,6 @@ def test_to_who_announces_a_gateway_that_is_known_elsewhere_nothing_more_is_sent
                 with pytest.raises(ProofRefused, match="gateway_mismatch"):
                     await client.list_prompts()
             assert len(impostor.bodies) == sent
-
-    with Impostor(asks) as impostor:
-        run(main(impostor))
         assert b"of the caller" not in b"".join(impostor.bodies)
 
 

@@ -14,7 +14,6 @@ from tests.world.calls import compact, http, meta
 from tests.world.command import Serving
 from tests.world.connected import Connected
 from tests.world.raw_server import PATIENCE, Connection, RawServer
-from tests.world.running import run
 from tests.world.sdk import EVERYTHING, MODERN, host, on_elicit, on_sample, text_of
 
 pytestmark = pytest.mark.slow
@@ -72,18 +71,18 @@ async def test_what_is_offered_in_the_modern_era(sdk_server: SdkServer) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_server_asks_of_its_client_comes_through_proofs__each_round_with_one_of_its_own(tmp_path: Path) -> None:
+async def test_what_a_server_asks_of_its_client_comes_through_proofs__each_round_with_one_of_its_own(
+    tmp_path: Path,
+) -> None:
     files = agent_files(tmp_path, Trust(), "mcp:tool")
     guard_any_tool(tmp_path, EVERYTHING)
 
-    async def main(url: str) -> None:
+    with Serving("--config", "accredit.toml", folder=tmp_path) as serving:
+        url = serving.url
         async with host(url, *files.options, elicitation_callback=on_elicit) as client:
             assert "action=accept" in text_of(await client.call_tool("test_elicitation", {"message": "who?"}))
         async with host(url, *files.options, mode=MODERN, elicitation_callback=on_elicit) as client:
             assert text_of(await client.call_tool("test_input_required_result_elicitation")) == "Hello, Ada!"
-
-    with Serving("--config", "accredit.toml", folder=tmp_path) as serving:
-        run(main(serving.url))
 
 
 # --- cancellation -----------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from tests.world.command import Serving
 from tests.world.connected import Connected
 from tests.world.raw_server import Connection, RawServer, until
 from tests.world.rounds_server import FINAL, NEVER, RoundsServer, asks
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 from tests.world.sdk import EVERYTHING, host, on_roots, on_sample, text_of
 
 from accredit.rounds import (
@@ -185,19 +185,17 @@ async def test_a_server_that_asks_for_ever_is_left_after_the_bound() -> None:
     assert len(server.calls) == 11
 
 
-def test_each_round_that_is_answered_for_a_host_has_a_proof_of_its_own(tmp_path: Path) -> None:
+async def test_each_round_that_is_answered_for_a_host_has_a_proof_of_its_own(tmp_path: Path) -> None:
     files = agent_files(tmp_path, Trust(), "mcp:tool")
     guard_any_tool(tmp_path, EVERYTHING)
 
     async def on_elicit(context: ClientRequestContext, params: types.ElicitRequestParams) -> ElicitResult:
         return ElicitResult(action="accept", content={"name": "Ada"})
 
-    async def main(url: str) -> None:
+    with Serving("--config", "accredit.toml", folder=tmp_path) as serving:
+        url = serving.url
         async with host(url, "--modern", *files.options, elicitation_callback=on_elicit) as client:
             assert text_of(await client.call_tool("test_input_required_result_elicitation")) == "Hello, Ada!"
-
-    with Serving("--config", "accredit.toml", folder=tmp_path) as serving:
-        run(main(serving.url))
 
 
 def begin(connected: Connected, **capabilities: Any) -> None:

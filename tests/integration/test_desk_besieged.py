@@ -3,7 +3,6 @@
 import http.client
 import socket
 import stat
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -26,12 +25,6 @@ pytestmark = [
     pytest.mark.holds("console/serving"),
     pytest.mark.holds("console/socket"),
 ]
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with Desk(tmp_path) as running:
-        yield running
 
 
 def memory_kib(desk: Desk) -> int:
@@ -162,9 +155,7 @@ def test_values_that_stand_deep_are_not_shown_alike(desk: Desk) -> None:
     seen = set[str]()
     with chromium() as browser:
         context = browser.new_context()
-        page = context.new_page()
-        page.goto(desk.new_link())
-        page.wait_for_selector("nav a")
+        page = desk.page(context)
         for value in ({"x": {"y": {"k": 1, "z": 1}}}, {"x": {"y": {"k": 1}, "z": 1}}, {"x": {"y": {}, "k": 1, "z": 1}}):
             ask = Agent().ask(nested(value))
             desk.tell({"ask": ask.to_dict()})

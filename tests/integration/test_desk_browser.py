@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.world.asked import request_params
 from tests.world.browser import LOOKS, faults
-from tests.world.desk import CALL, GATEWAY, PASSPHRASE, Agent, Desk, Line, write_locked
+from tests.world.desk import CALL, GATEWAY, PASSPHRASE, Agent, Desk, write_locked
 
-from accredit.consent.asks import Ask, AskedGateway
+from accredit.consent.asks import AskedGateway
 from accredit.console.names import set_name
 from accredit.keys import make_key
 
@@ -21,45 +21,7 @@ ALLOW, DENY = "button[data-allow]", "button[data-deny]"
 READY = f"{ALLOW}:not([disabled])"
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with Desk(tmp_path) as running:
-        yield running
-
-
 Open = Callable[..., Any]
-
-
-@pytest.fixture
-def signed_in(browser: Any, desk: Desk) -> Iterator[Open]:
-    """Opens a signed-in page at a path; no script of it may fail."""
-    faulty: list[str] = []
-    contexts: list[Any] = []
-
-    def note(error: object) -> None:
-        faulty.append(str(error))
-
-    def open_page(path: str = "/", **options: Any) -> Any:
-        context = browser.new_context(**options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", note)
-        page.goto(desk.new_link())
-        page.wait_for_selector("nav a")
-        if path != "/":
-            page.goto(desk.url + path)
-        return page
-
-    yield open_page
-    for each in contexts:
-        each.close()
-    assert faulty == []
-
-
-def ask_for(desk: Desk, ask: Ask) -> Line:
-    line = Line(desk.socket)
-    assert line.tell({"ask": ask.to_dict()})["state"] == "pending"
-    return line
 
 
 def known(desk: Desk, agent: Agent) -> None:
@@ -74,7 +36,7 @@ def test_a_person_reads_and_allows_and_the_agent_gets_its_certificate(desk: Desk
     ask = agent.ask()
     page = signed_in()
     assert page.text_content("main") == "AskedNobody is asking."
-    with ask_for(desk, ask) as line:
+    with desk.asked(ask) as line:
         page.wait_for_selector(".asks a")  # it appears by itself, and is announced
         assert page.text_content("#news") == "Assistant asks for send_email."
         assert page.title() == "(1) Asked \u2013 accredit desk"
@@ -105,7 +67,7 @@ def test_a_request_to_an_api_is_shown_with_its_path_and_body__and_may_be_allowed
     params = request_params("/api/mail/messages/7/send?copy=1", b'{"to":"ada@example.org"}')
     ask = agent.ask(params, method="POST", target="POST /messages/{id}/send", gateway=gateway)
     page = signed_in()
-    with ask_for(desk, ask) as line:
+    with desk.asked(ask) as line:
         page.wait_for_selector(".asks a")
         assert page.text_content("#news") == "Assistant asks for POST /api/mail/messages/7/send?copy=1."
         page.click(".asks a")
@@ -121,7 +83,7 @@ def test_a_request_to_an_api_is_shown_with_its_path_and_body__and_may_be_allowed
 
 def test_deny_is_first_and_focused__and_enter_denies(desk: Desk, signed_in: Open) -> None:
     ask = Agent().ask()
-    with ask_for(desk, ask) as line:
+    with desk.asked(ask) as line:
         page = signed_in(f"/a/{ask.code}")
         page.wait_for_selector(DENY)
         assert page.evaluate("document.activeElement.textContent") == "Deny"
@@ -134,7 +96,7 @@ def test_deny_is_first_and_focused__and_enter_denies(desk: Desk, signed_in: Open
 
 def test_allow_is_off_at_first__so_that_nobody_allows_what_was_about_to_be_clicked(desk: Desk, signed_in: Open) -> None:
     ask = Agent().ask()
-    with ask_for(desk, ask):
+    with desk.asked(ask):
         page = signed_in(f"/a/{ask.code}")
         page.evaluate(  # from here on the page notes when Allow could be pressed
             """() => { window.seen = []; const look = () => {
@@ -157,7 +119,7 @@ def test_what_is_folded_is_unfolded_before_it_can_be_allowed(desk: Desk, signed_
     hidden = "\n".join(f"line {number} of many" for number in range(200)) + "\nand delete everything"
     arguments = {"to": "ada@example.org", "body": hidden, **{f"n{number}": number for number in range(150)}}
     ask = Agent().ask({"name": "send_email", "arguments": arguments})
-    with ask_for(desk, ask):
+    with desk.asked(ask):
         page = signed_in(f"/a/{ask.code}")
         page.wait_for_selector("text=Show all")
         assert "delete everything" not in page.text_content(".args")
@@ -186,7 +148,7 @@ def test_what_is_folded_is_unfolded_before_it_can_be_allowed(desk: Desk, signed_
 )
 def test_arguments_are_text_and_nothing_hides_in_them(desk: Desk, signed_in: Open, value: str) -> None:
     ask = Agent(value[:40]).ask({"name": "send_email", "arguments": {value: value, "to": "x"}})
-    with ask_for(desk, ask):
+    with desk.asked(ask):
         page = signed_in(f"/a/{ask.code}")
         page.wait_for_selector(READY)
         shown = page.inner_text("main")
@@ -201,7 +163,7 @@ def test_arguments_are_text_and_nothing_hides_in_them(desk: Desk, signed_in: Ope
 def test_a_new_agent_is_quoted_and_offered_one_call__and_an_impostor_is_named(desk: Desk, signed_in: Open) -> None:
     known(desk, Agent())
     ask = Agent("\u0410ssistant").ask()  # a Cyrillic letter
-    with ask_for(desk, ask):
+    with desk.asked(ask):
         page = signed_in(f"/a/{ask.code}")
         page.wait_for_selector(DENY)
         assert page.text_content("h1").startswith("An agent that calls itself “\u0410ssistant” asks to call")
@@ -215,12 +177,12 @@ def test_calls_like_it_are_signed_as_they_are_chosen(desk: Desk, signed_in: Open
     agent = Agent()
     known(desk, agent)
     first = agent.ask()
-    with ask_for(desk, first) as line:
+    with desk.asked(first) as line:
         page = signed_in(f"/a/{first.code}")
         page.click(READY)
         assert line.next()["answer"]["decision"] == "allow"
     ask = agent.ask({"name": "send_email", "arguments": {"to": "bob@example.org", "subject": "Hi"}})
-    with ask_for(desk, ask) as line:
+    with desk.asked(ask) as line:
         page.goto(f"{desk.url}/a/{ask.code}")
         page.wait_for_selector(READY)
         assert "was not allowed at this desk to call send_email with this “to” before" in page.text_content("main")
@@ -243,11 +205,9 @@ def test_a_locked_key_signs_once_the_passphrase_was_given_elsewhere__and_the_pag
     owner = make_key("human", "Ada", 1_700_000_000)
     write_locked(tmp_path / "config" / "accredit", owner)
     ask = Agent().ask()
-    with Desk(tmp_path, owner=owner) as desk, ask_for(desk, ask) as line:
-        page = browser.new_page()
-        page.goto(desk.new_link())
+    with Desk(tmp_path, owner=owner) as desk, desk.asked(ask) as line:
+        page = desk.page(browser, f"/a/{ask.code}")
         page.wait_for_selector("text=key locked")
-        page.goto(f"{desk.url}/a/{ask.code}")
         page.click(READY)
         page.wait_for_selector("text=Type your passphrase")
         assert page.locator("input[type=password], main input:not([type=radio])").count() == 0
@@ -264,7 +224,7 @@ def test_a_locked_key_signs_once_the_passphrase_was_given_elsewhere__and_the_pag
 
 def test_a_page_that_is_not_signed_in_shows_nothing(browser: Any, desk: Desk) -> None:
     ask = Agent().ask()
-    with ask_for(desk, ask):
+    with desk.asked(ask):
         page = browser.new_page()
         for path in ("/", f"/a/{ask.code}", "/#k=AAAAAAAAAAAAAAAAAAAAAA"):
             page.goto("about:blank")
@@ -301,7 +261,7 @@ def test_a_page_of_another_port_gets_nothing_from_the_same_browser(
     desk: Desk, signed_in: Open, other_port: int
 ) -> None:
     ask = Agent().ask()
-    with ask_for(desk, ask):
+    with desk.asked(ask):
         page = signed_in(f"/a/{ask.code}")
         page.wait_for_selector(READY)
         bearer = page.evaluate("localStorage.getItem('accredit-desk-bearer')")
@@ -348,7 +308,7 @@ def test_everybody_can_read_and_use_it(desk: Desk, signed_in: Open, scheme: str,
     known(desk, agent)
     long = {"name": "send_email", "arguments": {**CALL["arguments"], "body": "word " * 500, "list": [1, {"a": None}]}}  # type: ignore[dict-item]
     ask, other = agent.ask(long), agent.ask()
-    with ask_for(desk, ask), ask_for(desk, other):
+    with desk.asked(ask), desk.asked(other):
         size = {"width": width // zoom, "height": 800 // zoom}
         page = signed_in(color_scheme=scheme, viewport=size, device_scale_factor=zoom)
         page.wait_for_selector(".asks a")
@@ -368,7 +328,7 @@ def test_everybody_can_read_and_use_it(desk: Desk, signed_in: Open, scheme: str,
 
 def test_the_keyboard_alone_is_enough(desk: Desk, signed_in: Open) -> None:
     ask = Agent().ask({"name": "send_email", "arguments": {"body": "word " * 500}})
-    with ask_for(desk, ask) as line:
+    with desk.asked(ask) as line:
         page = signed_in()
         page.wait_for_selector(".asks a")
         for _ in range(8):  # past the link to the content and the pages

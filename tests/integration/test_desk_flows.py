@@ -2,52 +2,22 @@
 
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.world.browser import faults
 from tests.world.command import wait_until
-from tests.world.desk import Agent, Desk, Line
+from tests.world.desk import Agent, Desk
 
 from accredit.base.clock import unix_seconds
-from accredit.consent.asks import Ask
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("console/page_views"), pytest.mark.holds("console/api")]
 ALLOW, DENY = "button[data-allow]", "button[data-deny]"
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with Desk(tmp_path) as running:
-        yield running
-
-
 Open = Callable[..., Any]
-
-
-@pytest.fixture
-def opened(browser: Any, desk: Desk) -> Iterator[Open]:
-    """Opens a page of the desk, signed in."""
-    with contextlib.ExitStack() as contexts:
-
-        def open_page(path: str = "/") -> Any:
-            context = browser.new_context()
-            contexts.callback(context.close)
-            page = context.new_page()
-            page.goto(desk.new_link())
-            page.wait_for_selector("nav a")
-            page.goto(desk.url + path)
-            return page
-
-        yield open_page
-
-
-def asked(desk: Desk, ask: Ask) -> Line:
-    line = Line(desk.socket)
-    assert line.tell({"ask": ask.to_dict()})["state"] == "pending"
-    return line
 
 
 def mail(text: str) -> dict[str, Any]:
@@ -55,18 +25,18 @@ def mail(text: str) -> dict[str, Any]:
 
 
 def test_those_who_wait_are_listed_the_oldest_first__each_for_itself__and_who_keeps_asking_is_one_line(
-    desk: Desk, opened: Open
+    desk: Desk, signed_in: Open
 ) -> None:
     agent = Agent()
     codes: list[str] = []
     with contextlib.ExitStack() as lines:
         for number in range(3):
             ask = agent.ask(mail(str(number)))
-            lines.enter_context(asked(desk, ask))
+            lines.enter_context(desk.asked(ask))
             codes.append(ask.code)
         for number in range(5):
             assert desk.tell({"ask": agent.ask(mail(f"more {number}")).to_dict()})["error"] == "rate"
-        page = opened()
+        page = signed_in()
         page.wait_for_selector(".asks li")
         listed = page.eval_on_selector_all(".asks li", "all => all.map(each => each.textContent)")
         assert [code in text for code, text in zip(codes, listed, strict=True)] == [True] * 3
@@ -75,10 +45,10 @@ def test_those_who_wait_are_listed_the_oldest_first__each_for_itself__and_who_ke
         assert faults(page) == []
 
 
-def test_an_ask_that_nobody_answers_ends_on_the_page__and_nothing_is_signed(desk: Desk, opened: Open) -> None:
+def test_an_ask_that_nobody_answers_ends_on_the_page__and_nothing_is_signed(desk: Desk, signed_in: Open) -> None:
     ask = Agent().ask(expires_at=unix_seconds() + 4)
-    with asked(desk, ask) as line:
-        page = opened(f"/a/{ask.code}")
+    with desk.asked(ask) as line:
+        page = signed_in(f"/a/{ask.code}")
         page.wait_for_selector(DENY)
         page.wait_for_selector("text=This ask has expired. Nothing was signed.")
         assert line.next()["answer"]["decision"] == "later"
@@ -86,10 +56,10 @@ def test_an_ask_that_nobody_answers_ends_on_the_page__and_nothing_is_signed(desk
     assert '"event":"allowed"' not in desk.journal
 
 
-def test_an_ask_that_is_kept_open_waits_longer_than_its_agent_asked_for(desk: Desk, opened: Open) -> None:
+def test_an_ask_that_is_kept_open_waits_longer_than_its_agent_asked_for(desk: Desk, signed_in: Open) -> None:
     ask = Agent().ask(expires_at=unix_seconds() + 5)
-    with asked(desk, ask):
-        page = opened(f"/a/{ask.code}")
+    with desk.asked(ask):
+        page = signed_in(f"/a/{ask.code}")
         page.click("text=Keep open for an hour")
         wait_until(lambda: desk.tell({"list": True})["asks"][0]["expires_at"] > unix_seconds() + 3_000)
         wait_until(lambda: unix_seconds() > ask.expires_at)
@@ -97,10 +67,10 @@ def test_an_ask_that_is_kept_open_waits_longer_than_its_agent_asked_for(desk: De
         assert [each["code"] for each in desk.tell({"list": True})["asks"]] == [ask.code]
 
 
-def test_an_ask_that_is_taken_back_is_over_on_the_page(desk: Desk, opened: Open) -> None:
+def test_an_ask_that_is_taken_back_is_over_on_the_page(desk: Desk, signed_in: Open) -> None:
     ask = Agent().ask()
-    with asked(desk, ask) as line:
-        page = opened(f"/a/{ask.code}")
+    with desk.asked(ask) as line:
+        page = signed_in(f"/a/{ask.code}")
         page.wait_for_selector(DENY)
         assert line.tell({"withdraw": ask.digest.hex()}) == {"state": "withdrawn"}
         page.wait_for_selector("text=Nobody waits for this any more. Nothing was signed.")
@@ -108,13 +78,13 @@ def test_an_ask_that_is_taken_back_is_over_on_the_page(desk: Desk, opened: Open)
         assert faults(page) == []
 
 
-def test_a_new_ask_is_announced_and_takes_nobodys_focus(desk: Desk, opened: Open) -> None:
+def test_a_new_ask_is_announced_and_takes_nobodys_focus(desk: Desk, signed_in: Open) -> None:
     first = Agent().ask()
-    with asked(desk, first):
-        page = opened(f"/a/{first.code}")
+    with desk.asked(first):
+        page = signed_in(f"/a/{first.code}")
         page.wait_for_selector(DENY)
         page.focus("summary")
-        with asked(desk, Agent("Other").ask(mail("x"))):
+        with desk.asked(Agent("Other").ask(mail("x"))):
             page.wait_for_selector(".asks li")
             assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
             news = page.locator("#news[role=status]")  # politely
@@ -122,10 +92,10 @@ def test_a_new_ask_is_announced_and_takes_nobodys_focus(desk: Desk, opened: Open
             assert page.title().startswith("(2) Asked: send_email")
 
 
-def test_what_the_server_says_comes_last_and_is_marked_as_unchecked(desk: Desk, opened: Open) -> None:
+def test_what_the_server_says_comes_last_and_is_marked_as_unchecked(desk: Desk, signed_in: Open) -> None:
     ask = Agent().ask()
-    with asked(desk, ask):
-        page = opened(f"/a/{ask.code}")
+    with desk.asked(ask):
+        page = signed_in(f"/a/{ask.code}")
         page.wait_for_selector(DENY)
         heads = page.eval_on_selector_all("main h2", "all => all.map(each => each.textContent)")
         assert heads[:3] == [
@@ -136,11 +106,13 @@ def test_what_the_server_says_comes_last_and_is_marked_as_unchecked(desk: Desk, 
         assert page.locator(".server a, .server img").count() == 0
 
 
-def test_sixty_kilobytes_are_unfolded_to_the_last_letter_before_they_can_be_allowed(desk: Desk, opened: Open) -> None:
+def test_sixty_kilobytes_are_unfolded_to_the_last_letter_before_they_can_be_allowed(
+    desk: Desk, signed_in: Open
+) -> None:
     text = "word \u202e " * 6_600 + "the end"
     ask = Agent().ask(mail(text))
-    with asked(desk, ask) as line:
-        page = opened(f"/a/{ask.code}")
+    with desk.asked(ask) as line:
+        page = signed_in(f"/a/{ask.code}")
         page.wait_for_selector(ALLOW)
         page.click(f"text=Show all {len(text):,} characters")
         assert page.locator(".args .value").first.inner_text() == text.replace("\u202e", "⟨U+202E⟩")
@@ -148,8 +120,10 @@ def test_sixty_kilobytes_are_unfolded_to_the_last_letter_before_they_can_be_allo
         assert line.next()["answer"]["decision"] == "allow"
 
 
-def test_a_page_that_nobody_sees_is_told_nothing__and_all_of_it_when_it_is_seen_again(desk: Desk, opened: Open) -> None:
-    page = opened()
+def test_a_page_that_nobody_sees_is_told_nothing__and_all_of_it_when_it_is_seen_again(
+    desk: Desk, signed_in: Open
+) -> None:
+    page = signed_in()
     page.wait_for_selector("text=Nobody is asking.")
     look = """seen => { Object.defineProperty(document, "visibilityState", { value: seen, configurable: true });
         document.dispatchEvent(new Event("visibilitychange")); }"""
@@ -157,7 +131,7 @@ def test_a_page_that_nobody_sees_is_told_nothing__and_all_of_it_when_it_is_seen_
 
     def is_told_in_the_terminal() -> bool:  # only where no page is open
         ask = Agent().ask()
-        with asked(desk, ask) as line:
+        with desk.asked(ask) as line:
             if f"asked: code {ask.code}" in desk.stderr:
                 return True
             line.tell({"withdraw": ask.digest.hex()})

@@ -33,31 +33,17 @@ HALVES = ("ed25519", "ml_dsa_65")
 halves = pytest.mark.parametrize("half", HALVES)
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with Desk(tmp_path) as running:
-        yield running
-
-
-def opened(browser: Any, desk: Desk, path: str = "/") -> Any:
-    page = browser.new_context().new_page()
-    page.goto(desk.new_link())
-    page.wait_for_selector("nav a")
-    page.goto(desk.url + path)
-    return page
-
-
 def test_what_is_allowed_in_the_browser_is_what_it_said__and_signed_by_both(desk: Desk, browser: Any) -> None:
     agent = Agent()
     ask = agent.ask()
     with Line(desk.socket) as line:
         line.tell({"ask": ask.to_dict()})
-        page = opened(browser, desk, f"/a/{ask.code}")
+        page = desk.page(browser, f"/a/{ask.code}")
         page.click("summary")
         signs = page.text_content(".signs")
         page.click("button[data-allow]")
         (cert,) = read_answer(json.dumps(line.next()["answer"]).encode()).certificates
-        page.context.close()
+        page.close()
     write_file(desk.folder / "given.json", DelegationFile((cert,)).encode())
     inspected = accredit("inspect", str(desk.folder / "given.json"), folder=desk.folder).stdout
     (words,) = re.findall(r"only at gateway .*? at most 1 call in 10m", " ".join(inspected.split()))
@@ -76,9 +62,9 @@ def test_an_ask_of_which_half_is_signed_by_somebody_else_is_not_shown(half: str,
     parts = {each: getattr(other.signature if each == half else ask.signature, each) for each in HALVES}
     with Line(desk.socket) as line:
         assert line.tell({"ask": replace(ask, signature=HybridSignature(**parts)).to_dict()})["error"] == "bad_ask"
-        page = opened(browser, desk)
+        page = desk.page(browser)
         page.wait_for_selector("text=Nobody is asking.")
-        page.context.close()
+        page.close()
 
 
 @halves
@@ -90,9 +76,9 @@ def test_whoever_has_half_of_an_agents_key_does_not_have_its_name(half: str, des
     mixed = replace(ask, agent=replace(ask.agent, public_key=HybridPublicKey(**keys))).signed(other.key.signer())
     with Line(desk.socket) as line:
         assert line.tell({"ask": mixed.to_dict()})["error"] == "bad_ask"
-        page = opened(browser, desk)
+        page = desk.page(browser)
         page.wait_for_selector("text=Nobody is asking.")
-        page.context.close()
+        page.close()
 
 
 @pytest.fixture(scope="module")

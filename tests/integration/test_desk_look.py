@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.test_desk_browser import ALLOW, DENY, READY, ask_for, known
+from tests.integration.test_desk_browser import ALLOW, DENY, READY, known
 from tests.world.browser import faults
 from tests.world.command import accredit
 from tests.world.desk import CALL, PASSPHRASE, Agent, Desk, write_locked
@@ -14,7 +14,7 @@ from tests.world.desk import CALL, PASSPHRASE, Agent, Desk, write_locked
 from accredit.keys import make_key
 
 pytestmark = pytest.mark.slow
-SIZES = [(1200, 900), (360, 740)]
+SIZES = [{"width": 1200, "height": 900}, {"width": 360, "height": 740}]
 Open = Callable[..., Any]
 ON_TOP = """each => { each.scrollIntoView({block: "nearest"}); const box = each.getBoundingClientRect();
     const inside = [[box.left + 4, box.top + 4], [box.right - 4, box.bottom - 4], [box.left + 4, box.bottom - 4]];
@@ -31,34 +31,15 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         yield running
 
 
-@pytest.fixture
-def signed_in(browser: Any, desk: Desk) -> Iterator[Open]:
-    """Opens a signed-in page at a path, in a window of a size."""
-    contexts: list[Any] = []
-
-    def open_page(path: str, size: tuple[int, int] = (1200, 900)) -> Any:
-        context = browser.new_context(viewport={"width": size[0], "height": size[1]})
-        contexts.append(context)
-        page = context.new_page()
-        page.goto(desk.new_link())
-        page.wait_for_selector("nav a")
-        page.goto(desk.url + path)
-        return page
-
-    yield open_page
-    for each in contexts:
-        each.close()
-
-
 @pytest.mark.parametrize("size", SIZES)
 def test_the_buttons_lie_over_neither_the_choice_nor_the_notice__and_a_wrong_passphrase_is_said(
-    desk: Desk, signed_in: Open, size: tuple[int, int]
+    desk: Desk, signed_in: Open, size: dict[str, int]
 ) -> None:
     agent = Agent()
     known(desk, agent)
     first, ask = agent.ask(), agent.ask({"name": "send_email", "arguments": {"to": "bob@example.org", "subject": "x"}})
-    with ask_for(desk, first) as line:
-        page = signed_in(f"/a/{first.code}", size)
+    with desk.asked(first) as line:
+        page = signed_in(f"/a/{first.code}", viewport=size)
         page.click(READY)
         page.wait_for_selector("text=Type your passphrase")
         assert page.eval_on_selector("[data-passphrase] .warn", ON_TOP)
@@ -70,7 +51,7 @@ def test_the_buttons_lie_over_neither_the_choice_nor_the_notice__and_a_wrong_pas
         assert page.text_content("[data-passphrase] code") == "accredit desk unlock"
         desk.tell({"unlock": PASSPHRASE})
         assert line.next()["answer"]["decision"] == "allow"
-    with ask_for(desk, ask):
+    with desk.asked(ask):
         page.goto(f"{desk.url}/a/{ask.code}")
         page.wait_for_selector(READY)
         assert page.locator(".choice").count() == 2
@@ -84,11 +65,11 @@ def test_the_buttons_lie_over_neither_the_choice_nor_the_notice__and_a_wrong_pas
     ("name", "tool"), [("Assistant", "send_email"), ("A" * 60, "t" * 120), ("\u4e00" * 20, "x y " * 40)]
 )
 def test_a_headline_has_two_lines_at_most__and_what_it_has_no_room_for_is_below_it(
-    desk: Desk, signed_in: Open, size: tuple[int, int], name: str, tool: str
+    desk: Desk, signed_in: Open, size: dict[str, int], name: str, tool: str
 ) -> None:
     ask = Agent(name).ask({"name": tool, "arguments": {}})
-    with ask_for(desk, ask):
-        page = signed_in(f"/a/{ask.code}", size)
+    with desk.asked(ask):
+        page = signed_in(f"/a/{ask.code}", viewport=size)
         page.wait_for_selector(DENY)
         assert page.eval_on_selector("h1", LINES) <= 2
         assert "http" not in page.text_content("h1")
@@ -97,13 +78,13 @@ def test_a_headline_has_two_lines_at_most__and_what_it_has_no_room_for_is_below_
         shown = page.text_content("h1 code")
         cut_off = page.eval_on_selector("h1", "each => each.scrollHeight > each.clientHeight + 2")
         assert page.locator("main p code:visible").all_inner_texts()[: int(cut_off)] == [shown] * cut_off
-        assert cut_off == (len(tool) > 100 or size[0] == 360)  # an agent that has no name of the person's is long
+        assert cut_off == (len(tool) > 100 or size["width"] == 360)  # an agent that has no name of the person's is long
 
 
 def test_where_nothing_is_to_be_chosen_there_is_no_frame__and_commands_are_code(desk: Desk, signed_in: Open) -> None:
     ask = Agent().ask()
-    with ask_for(desk, ask):
-        page = signed_in(f"/a/{ask.code}")
+    with desk.asked(ask):
+        page = signed_in(f"/a/{ask.code}", viewport=SIZES[0])
         page.wait_for_selector(READY)
         assert page.eval_on_selector("fieldset", "each => getComputedStyle(each).borderTopWidth") == "0px"
         assert page.inner_text("fieldset").split("\n") == [
@@ -123,7 +104,7 @@ def test_the_command_that_a_page_names_opens_the_ask__and_one_that_is_not_there_
     desk: Desk, browser: Any
 ) -> None:
     ask = Agent().ask()
-    with ask_for(desk, ask):
+    with desk.asked(ask):
         page = browser.new_page()
         page.goto(f"{desk.url}/a/{ask.code}")
         page.wait_for_selector(f"code:text-is('accredit desk open {ask.code}')")

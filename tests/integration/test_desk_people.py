@@ -28,14 +28,6 @@ pytestmark = [
 TAKE = "button[data-take]"
 
 
-def opened(browser: Any, desk: Desk, path: str, **options: Any) -> Any:
-    page = browser.new_context(**options).new_page()
-    page.goto(desk.new_link())
-    page.wait_for_selector("nav a")
-    page.goto(desk.url + path)
-    return page
-
-
 def rows_of(told: Any, query: str = "") -> list[dict[str, Any]]:
     status, found = told.get(f"/api/people{query}")
     assert status == 200, found
@@ -50,7 +42,7 @@ def test_a_person_sees_the_tree_and_takes_back__and_the_gateway_refuses(home: Ho
             assert not home.calls(gateway).get("isError")
         home.calls(gateway, "helper", "helper")
         failed: list[str] = []
-        page = opened(browser, desk, "/people")
+        page = desk.page(browser, "/people")
 
         def note(error: object) -> None:
             failed.append(str(error))
@@ -188,7 +180,7 @@ def test_a_locked_key_signs_no_list_until_the_passphrase_comes(home: Household, 
     path = named_list(home)
     write_key(home.config / "owner.key", lock_key(home.trust.owner, bytearray(PASSPHRASE.encode())), replace=True)
     with home.desk() as desk:
-        page = opened(browser, desk, "/people")
+        page = desk.page(browser, "/people")
         page.click(f".tree a >> nth={0}")
         page.wait_for_selector(TAKE)
         page.click(TAKE)
@@ -243,7 +235,7 @@ def test_everybody_can_read_and_use_both_pages(
         home.calls(gateway)
         home.calls(gateway, "helper", "odd")
         size = {"width": width // zoom, "height": 800 // zoom}
-        page = opened(browser, desk, "/people", color_scheme=scheme, viewport=size, device_scale_factor=zoom)
+        page = desk.page(browser.new_context(color_scheme=scheme, viewport=size, device_scale_factor=zoom), "/people")
         page.wait_for_selector(".tree li[data-depth='2']")
         assert page.locator("main img").count() == 0
         assert "\u202e" not in page.inner_text("main")
@@ -264,7 +256,7 @@ def test_everybody_can_read_and_use_both_pages(
 def test_the_keyboard_alone_takes_back(home: Household, browser: Any) -> None:
     path = named_list(home)
     with home.desk() as desk:
-        page = opened(browser, desk, "/people")
+        page = desk.page(browser, "/people")
         page.wait_for_selector(".tree a")
         for inside in (".tree a", TAKE):
             page.wait_for_selector(inside)

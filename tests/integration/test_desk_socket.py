@@ -8,7 +8,6 @@ import re
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,12 +37,6 @@ pytestmark = [
     pytest.mark.holds("cli/actions/approve"),
     pytest.mark.holds("cli/actions/desk"),
 ]
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with Desk(tmp_path) as running:
-        yield running
 
 
 @pytest.mark.holds("console/socket", "permissions")

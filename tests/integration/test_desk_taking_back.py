@@ -69,10 +69,7 @@ def test_what_is_in_one_list_alone_is_not_said_to_be_taken_back__and_can_be_comp
     cert_id = home.parent[0].cert_id
     with home.gateway() as gateway, home.desk() as desk:
         home.calls(gateway)
-        page = browser.new_page()
-        page.goto(desk.new_link())
-        page.wait_for_selector("nav a")
-        page.goto(f"{desk.url}/people/{one_of(told_by(desk), cert_id)['handle']}")
+        page = desk.page(browser, f"/people/{one_of(told_by(desk), cert_id)['handle']}")
         page.click(TAKE)
         page.wait_for_selector(".over")
         assert "but NOT everywhere" in page.inner_text(".over")
@@ -156,10 +153,7 @@ def test_an_id_that_a_shell_could_read_otherwise_is_in_no_command__and_is_taken_
     odd = passed_on(home.trust.agent, home.sub, "email:read", cert_id=evil)
     save_delegation(home.config / "odd.json", (odd, *home.parent))
     with home.desk() as desk:
-        page = browser.new_page()
-        page.goto(desk.new_link())
-        page.wait_for_selector("nav a")
-        page.goto(f"{desk.url}/people/{one_of(told_by(desk), evil)['handle']}")
+        page = desk.page(browser, f"/people/{one_of(told_by(desk), evil)['handle']}")
         page.wait_for_selector(TAKE)
         assert "accredit revoke" not in page.inner_text(".ending")
         page.click(TAKE)
@@ -192,10 +186,7 @@ def test_a_copy_that_appears_once_the_page_is_shown_is_told_when_it_has_ended(ho
     cert = home.trust.chain("email:read")
     save_delegation(home.config / "one.json", cert)
     with home.desk() as desk:
-        page = browser.new_page()
-        page.goto(desk.new_link())
-        page.wait_for_selector("nav a")
-        page.goto(f"{desk.url}/people/{one_of(told_by(desk), cert[0].cert_id)['handle']}")
+        page = desk.page(browser, f"/people/{one_of(told_by(desk), cert[0].cert_id)['handle']}")
         page.wait_for_selector(TAKE)
         copy = passed_on(home.trust.agent, home.sub, "email:read", cert_id=cert[0].cert_id)
         save_delegation(home.config / "copy.json", (copy, *home.parent))
@@ -209,11 +200,9 @@ def test_a_desk_that_ends_while_it_takes_back_is_not_said_to_have_done_nothing(h
     path = home.folder / "revoked.json"
     (home.config / "desk.toml").write_text(f'[desk]\nrevocation_list = "{path}"\n', "utf-8")
     with home.desk() as desk:
-        pages = [browser.new_context().new_page() for _ in range(2)]
+        handle = one_of(told_by(desk), home.parent[0].cert_id)["handle"]
+        pages = [desk.page(browser, f"/people/{handle}") for _ in range(2)]
         for page in pages:
-            page.goto(desk.new_link())
-            page.wait_for_selector("nav a")
-            page.goto(f"{desk.url}/people/{one_of(told_by(desk), home.parent[0].cert_id)['handle']}")
             page.wait_for_selector(TAKE)
         pages[0].click(TAKE)
         wait_until(path.exists)

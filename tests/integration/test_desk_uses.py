@@ -33,10 +33,7 @@ def told(host: Connected) -> str:
 
 def allowed(browser: Any, desk: Desk, code: str) -> Any:
     """The ask's page, on which the person has pressed Allow."""
-    page = browser.new_context().new_page()
-    page.goto(desk.new_link())
-    page.wait_for_selector("nav a")
-    page.goto(f"{desk.url}/a/{code}")
+    page = desk.page(browser, f"/a/{code}")
     page.click("[data-allow]")
     page.wait_for_selector("text=This call was allowed.")
     return page
@@ -57,7 +54,7 @@ def test_what_was_allowed_and_not_used_is_told_as_such__until_the_call_comes(hom
             page.click("text=the call of")
             page.wait_for_selector("text=On whose word")
             assert "allowed, ok" in page.inner_text("main")
-            page.context.close()
+            page.close()
 
 
 def test_what_was_allowed_and_not_used_can_be_taken_back__then_the_call_is_refused(
@@ -71,7 +68,7 @@ def test_what_was_allowed_and_not_used_can_be_taken_back__then_the_call_is_refus
             page.click("button[data-take]")
             page.wait_for_selector(".over")
             assert "sent to" not in told(host)
-            page.context.close()
+            page.close()
     assert [json.loads(line)["event"] for line in desk.journal.splitlines()][:3] == ["asked", "allowed", "taken back"]
 
 
@@ -85,4 +82,4 @@ def test_a_desk_that_reads_no_log_says_that_it_does_not_know(home: Household, br
                 "text=Whether it was used is not known here: desk.toml names no store of the gateway."
             )
             assert faults(page) == []
-            page.context.close()
+            page.close()

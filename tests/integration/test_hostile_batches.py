@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.world.calls import STREAM_HEAD, Posted, chunk, error, event, http, log_message, post, response, stream
+from tests.world.calls import STREAM_HEAD, Posted, chunk, error, event, http, log_message, post, response
 from tests.world.hostile import LEAKS, World, check_refused, error_event, refused, sends, sends_and_hangs
 
 from accredit.jsonrpc.methods import Era
@@ -71,36 +71,6 @@ async def test_a_bad_batch_in_a_stream_is_an_error_for_every_request_that_is_ope
         answer = await world.ask(batch(1, "two"))
         assert answer.status == 200
         assert answer.body == event(log_message()) + error_event(1, detail) + error_event("two", detail)
-        await world.recovered(Era.LEGACY)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        event(response("two")) + event(log_message()) + event(response(1)),
-        event(array(response(1), response("two"))),
-        event(array(response(1))) + event(response("two")),
-    ],
-)
-async def test_a_batch_may_be_answered_by_a_stream_in_pieces(text: bytes) -> None:
-    async with World(sends(stream(text))) as world:
-        answer = await world.ask(batch(1, "two"))
-        assert (answer.status, answer.body) == (200, text)
-        await world.recovered(Era.LEGACY)
-
-
-async def test_a_stream_that_stops_is_an_error_for_each_request_that_had_no_answer() -> None:
-    async with World(sends(stream(event(response(1))))) as world:
-        answer = await world.ask(batch(1, "two", 3))
-        detail = "the stream ended without a response"
-        assert answer.body == event(response(1)) + error_event("two", detail) + error_event(3, detail)
-        await world.recovered(Era.LEGACY)
-
-
-async def test_a_batch_of_notifications_is_owed_no_answer() -> None:
-    async with World(sends(http(b"", None, status="202 Accepted"))) as world:
-        answer = await world.ask(batch(more=[NOTIFICATION, NOTIFICATION]))
-        assert (answer.status, answer.body) == (202, b"")
         await world.recovered(Era.LEGACY)
 
 

@@ -1,9 +1,8 @@
 """What an upstream sends that is no HTTP, or only half of it."""
 
 import pytest
-from tests.world.calls import ERAS, chunk, http, post, response
+from tests.world.calls import ERAS, http, post, response
 from tests.world.hostile import (
-    LEAKS,
     World,
     check_refused,
     refused,
@@ -57,61 +56,6 @@ async def test_what_is_not_http_is_replaced(era: Era, name: str, closes: bool) -
         begin = refused(detail or "")[:-3] if detail in (None, _NOT_HTTP) else refused(detail)
         assert answer.body.startswith(begin)
         check_refused(answer, 502, answer.body)
-        await world.recovered(era)
-
-
-CUT_OFF = {
-    "nothing_at_all": (b"", "the upstream closed the connection before it answered"),
-    "half_a_head": (_HEAD, "the upstream closed the connection before it answered"),
-    "a_length_larger_than_the_body": (
-        http(response(), length=1000, headers=LEAKS),
-        "the upstream's answer was cut off",
-    ),
-    "chunks_without_an_end": (
-        _HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(response()),
-        "the upstream's answer was cut off",
-    ),
-}
-
-
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("name", CUT_OFF)
-@pytest.mark.parametrize("reset", [False, True], ids=["by_fin", "by_rst"])
-async def test_an_answer_that_is_cut_off_is_no_answer(era: Era, name: str, reset: bool) -> None:
-    sent, detail = CUT_OFF[name]
-
-    async def script(connection: Connection, request: RawRequest) -> None:
-        await connection.send(sent)
-        if reset:
-            connection.reset()
-        raise ConnectionAbortedError
-
-    async with World(script) as world:
-        answer = await world.ask(post(era))
-        check_refused(answer, 502, answer.body)
-        # What a reset destroys is chance: part of the answer may be lost on its way.
-        assert answer.body == refused(detail, message="Upstream unavailable") or (
-            reset and b"Upstream unavailable" in answer.body
-        )
-        await world.recovered(era)
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_interim_answers_before_the_answer_mean_nothing(era: Era) -> None:
-    early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\nSet-Cookie: a=b\r\n\r\n"
-
-    async with World(sends(early, http(response()))) as world:
-        answer = await world.ask(post(era))
-        assert (answer.status, answer.body) == (200, response())
-        assert [name for name, _ in answer.headers] == ["content-type", "content-length"]
-        await world.recovered(era)
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_a_body_that_ends_with_the_connection_is_whole(era: Era) -> None:
-    async with World(sends_and_closes(_HEAD + b"\r\n" + response())) as world:
-        answer = await world.ask(post(era))
-        assert (answer.status, answer.body) == (200, response())
         await world.recovered(era)
 
 

@@ -171,55 +171,7 @@ async def test_a_compressed_body_in_which_something_changes_is_sent_plain(era: E
         await world.recovered(era)
 
 
-_UNKNOWN = "a Content-Encoding that is not gzip, deflate or br"
 _DAMAGED, _CUT = "a compressed body that is damaged", "a compressed body that is cut off"
-_SOUND = response()
-BAD_CODINGS = {
-    "not_gzip": ("gzip", _SOUND, _DAMAGED),
-    "gzip_cut_off": ("gzip", gzip.compress(_SOUND)[:-1], _CUT),
-    "a_nul_after_gzip": ("gzip", gzip.compress(_SOUND) + b"\0", None),
-    "a_second_answer_in_gzip": ("gzip", gzip.compress(_SOUND) * 2, "not valid JSON"),
-    "no_gzip_at_all": ("gzip", b"", "not valid JSON"),
-    "garbage_after_deflate": ("deflate", zlib.compress(_SOUND) + b"x", "bytes after the end of a compressed body"),
-    "zstd": ("zstd", _SOUND, _UNKNOWN),
-    "gzip_twice": ("gzip, gzip", gzip.compress(gzip.compress(_SOUND)), _UNKNOWN),
-}
-
-
-@pytest.mark.parametrize("status", ["200 OK", "500 No"])
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("name", BAD_CODINGS)
-async def test_a_body_whose_coding_is_damaged_or_unknown_is_replaced(era: Era, name: str, status: str) -> None:
-    coding, body, detail = BAD_CODINGS[name]
-    if status != "200 OK" and not body:
-        pytest.skip("an error without a body has nothing to judge")
-
-    sent = http(body, status=status, headers=(*LEAKS, ("Content-Encoding", coding)))
-    async with World(sends(sent)) as world:
-        answer = await world.ask(post(era))
-        expected = answer.body if detail is None else refused(detail)
-        if status != "200 OK" and detail == "not valid JSON" and name != "nothing_in_gzip":
-            expected = answer.body
-        check_refused(answer, 502 if status == "200 OK" else 500, expected)
-        await world.recovered(era)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("status", ["200 OK", "500 No"])
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("coding", ["gzip", "deflate", "br"])
-async def test_a_bomb_stops_at_the_bound_and_costs_no_more(era: Era, coding: str, status: str) -> None:
-    bomb = b"".join(packed(coding, json_pieces(64)))
-    sent = http(bomb, status=status, headers=(*LEAKS, ("Content-Encoding", coding)))
-    detail = f"decoded, the answer is larger than {4 * MIB} bytes"
-
-    async with World(sends(sent), max_response_bytes=4 * MIB) as world:
-        await world.recovered(era)
-        with MemoryWatch() as watch:
-            answer = await world.ask(post(era))
-        check_refused(answer, 502 if status == "200 OK" else 500, refused(detail))
-        assert watch.peak_mib < 12
-        await world.recovered(era)
 
 
 # --- the real sizes ---------------------------------------------------------------------------------
@@ -236,17 +188,6 @@ async def test_without_a_word_in_the_configuration_an_answer_has_16_mib(mib: int
             check_refused(answer, 502, refused(f"the answer is larger than {16 * MIB} bytes"))
             await world.recovered(Era.LEGACY)
         assert watch.peak_mib < 40
-
-
-@pytest.mark.slow
-async def test_120_mib_of_json_stop_at_100_and_cost_no_more() -> None:
-    async with World(sends_pieces(_CHUNKED, lambda: json_pieces(120)), max_response_bytes=LIMIT) as world:
-        await world.recovered(Era.LEGACY)
-        with MemoryWatch() as watch:
-            check_refused(await world.ask(post(Era.LEGACY)), 502, refused(f"the answer is larger than {LIMIT} bytes"))
-            await world.recovered(Era.LEGACY)
-        assert watch.peak_mib < 140
-        assert watch.kept_mib < 32
 
 
 LARGE = pytest.mark.parametrize("mib", [200, pytest.param(512, marks=pytest.mark.long)])

@@ -112,16 +112,6 @@ def test_a_bad_event_ends_a_standing_stream__nobody_is_owed_an_error(bad: bytes)
     run(stands(sends_and_hangs(STREAM_HEAD, chunk(NEWS + bad + NEWS)), NEWS))
 
 
-def test_a_resumed_stream_may_bring_the_response_of_the_one_that_was_lost() -> None:
-    text = event(log_message(), id="4") + event(response(), id="5")
-    run(stands(sends(stream(text)), text, resumes=True))
-
-
-@pytest.mark.parametrize("bad", [b"data: {}\n\n", b'data: {"jsonrpc":"2.0","id":7}\n\n', event(error(None))])
-def test_a_bad_event_ends_a_resumed_stream(bad: bytes) -> None:
-    run(stands(sends_and_hangs(STREAM_HEAD, chunk(NEWS + bad + NEWS)), NEWS, resumes=True))
-
-
 @pytest.mark.parametrize(
     "sent",
     [
@@ -140,11 +130,6 @@ def test_nor_does_a_redirect__and_whoever_reads_it_is_told_where_to() -> None:
     sent = http(b"", None, status="302 Found", headers=(("Location", "/x"),))
     told = "status 302 to /* (upstream.url has to name it): a redirect to another path of the server"
     run(stands(sends(sent), refused(told), status=502))
-
-
-@pytest.mark.parametrize("status", ["405 Method Not Allowed", "404 Not Found", "400 Bad Request", "409 Conflict"])
-def test_an_error_in_answer_to_a_get_passes(status: str) -> None:
-    run(stands(sends(http(b"no", "text/plain", status=status)), b"no", status=int(status[:3])))
 
 
 @pytest.mark.parametrize("bad", [b"data: {}\n\n", event(response(8))])

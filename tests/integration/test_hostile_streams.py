@@ -13,7 +13,6 @@ from tests.world.calls import (
     SESSION,
     STREAM_HEAD,
     chunk,
-    compact,
     error,
     event,
     http,
@@ -104,16 +103,6 @@ def test_ids_and_the_priming_event_pass_in_the_legacy_era() -> None:
     run(streams(Era.LEGACY, sends(stream(text)), text))
 
 
-def test_ids_do_not_pass_in_the_modern_era__nothing_can_be_resumed_there() -> None:
-    text = b"id: 2\n\n" + event(log_message(), id="3") + event(response(), id="4")
-    run(streams(Era.MODERN, sends(stream(text)), NEWS + ANSWER))
-
-
-def test_a_request_from_the_upstream_passes_in_the_legacy_era() -> None:
-    asked = compact({"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": {}})
-    run(streams(Era.LEGACY, sends(stream(event(asked), ANSWER)), event(asked) + ANSWER))
-
-
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br"])
 async def test_a_compressed_stream_is_forwarded_plain(era: Era, coding: str) -> None:
@@ -161,12 +150,6 @@ def test_a_stream_that_ends_without_the_response_gets_an_error(era: Era, before:
     run(ends(era, sends(stream(before) if before else stream()), before, NO_RESPONSE))
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("rest", [b"data: " + response(), b"data: " + response() + b"\n", b"event: message"])
-def test_an_event_that_is_not_ended_is_none(era: Era, rest: bytes) -> None:
-    run(streams(era, sends(stream(NEWS, rest)), NEWS + error_event(7, NO_RESPONSE)))
-
-
 @pytest.mark.holds("gateway/upstream/http/sse_relay", "broken")
 def test_a_legacy_stream_may_end_after_an_event_id__the_client_resumes() -> None:
     text = b"id: 1\ndata:\n\nretry: 10\n\n" + NEWS
@@ -177,11 +160,6 @@ def test_a_legacy_stream_may_end_after_an_event_id__the_client_resumes() -> None
 def test_an_event_id_that_resumes_nothing_does_not_excuse_a_stream_that_stops(id: str) -> None:
     text = id.encode() + NEWS
     run(streams(Era.LEGACY, sends(stream(text)), text + error_event(7, NO_RESPONSE)))
-
-
-def test_a_modern_stream_may_not_stop_after_an_event_id() -> None:
-    text = event(log_message(), id="x")
-    run(streams(Era.MODERN, sends(stream(text)), NEWS + error_event(7, NO_RESPONSE)))
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -197,15 +175,6 @@ def test_a_stream_that_is_cut_off_gets_an_error(era: Era, reset: bool) -> None:
         raise ConnectionAbortedError
 
     run(streams(era, script, NEWS + cut))
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_chunks_that_are_none_end_the_stream(era: Era) -> None:
-    async with World(sends_and_hangs(STREAM_HEAD, chunk(NEWS), b"nonsense\r\n")) as world:
-        answer = await world.ask(post(era))
-        assert answer.body.startswith(NEWS + error_event(7, "the upstream's answer is not HTTP")[:-5])
-        assert answer.body.count(b"data:") == 2
-        await world.recovered(era)
 
 
 # --- the head of a stream ---------------------------------------------------------------------------
@@ -358,18 +327,6 @@ def test_a_bad_event_is_replaced_by_an_error_and_ends_the_stream(era: Era, name:
     run(streams(era, script, NEWS + error_event(7, detail)))
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("before", [b"", b"\xef\xbb\xbf", b"id: 1\n\n"])
-def test_a_second_byte_order_mark_hides_nothing__it_would_be_the_first_that_the_client_sees(
-    era: Era, before: bytes
-) -> None:
-    """The gateway passes over a mark at the start; what it drops there can make another one the first."""
-    hidden = b"\xef\xbb\xbfdata: not judged\n\n"
-    script = sends_and_hangs(STREAM_HEAD, chunk(before + b"\xef\xbb\xbf" * (not before) + hidden))
-    seen = before if era is Era.LEGACY and before.startswith(b"id") else b""
-    run(ends(era, script, seen, "a byte order mark within the stream"))
-
-
 LIMIT = 10_000
 TOO_LONG = {
     "a_line_without_an_end": b"data: " + b"a" * 100_000,
@@ -395,47 +352,6 @@ def test_an_event_longer_than_the_bound_ends_the_stream__it_would_fill_the_memor
 # --- compressed streams -----------------------------------------------------------------------------
 
 _DAMAGED, _CUT = "a compressed body that is damaged", "a compressed body that is cut off"
-_PACKED = gzip.compress(NEWS)
-BAD_CODINGS = {
-    "not_gzip": ("gzip", NEWS, b"", _DAMAGED),
-    "gzip_cut_off": ("gzip", gzip.compress(NEWS + b":" + b"a" * 1000)[:-4], NEWS, _CUT),
-    "garbage_after_gzip": ("gzip", _PACKED + b"garbage", NEWS, _DAMAGED),
-}
-
-
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("name", BAD_CODINGS)
-async def test_a_damaged_compressed_stream_gets_an_error(era: Era, name: str) -> None:
-    coding, packed, before, detail = BAD_CODINGS[name]
-    head = STREAM_HEAD.replace(b"\r\n\r\n", f"\r\nContent-Encoding: {coding}\r\n\r\n".encode())
-
-    async with World(sends(head, chunk(packed), LAST_CHUNK)) as world:
-        answer = await world.ask(post(era))
-        if answer.status == 200:
-            assert answer.body == before + error_event(7, detail)
-        else:
-            check_refused(answer, 502, refused(detail))
-        await world.recovered(era)
-
-
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("coding", ["zstd", "gzip, gzip"])
-async def test_a_stream_in_a_coding_that_nobody_knows_is_replaced(era: Era, coding: str) -> None:
-    head = STREAM_HEAD.replace(b"\r\n\r\n", f"\r\nContent-Encoding: {coding}\r\nSet-Cookie: a=b\r\n\r\n".encode())
-    detail = "a Content-Encoding that is not gzip, deflate or br"
-
-    async with World(sends_and_hangs(head, chunk(ANSWER))) as world:
-        check_refused(await world.ask(post(era)), 502, refused(detail))
-        await world.recovered(era)
-
-
-@pytest.mark.parametrize("era", ERAS)
-def test_a_bomb_in_a_stream_stops_at_the_bound_of_an_event(era: Era) -> None:
-    head = STREAM_HEAD.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n")
-    bomb = gzip.compress(NEWS + b"data: " + b"a" * 20_000_000)
-    too_long = error_event(7, "an event longer than 100000 bytes")
-    script = sends_and_hangs(head, chunk(bomb))
-    run(streams(era, script, NEWS + too_long, max_event_bytes=100_000))
 
 
 # --- time -------------------------------------------------------------------------------------------

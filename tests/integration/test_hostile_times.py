@@ -70,17 +70,6 @@ async def test_an_upstream_that_takes_too_long_is_given_up(era: Era, name: str) 
         await world.recovered(era)
 
 
-@pytest.mark.parametrize("era", ERAS)
-async def test_an_upstream_that_is_slow_but_not_too_slow_is_waited_for(era: Era) -> None:
-    async def script(connection: Connection, request: RawRequest) -> None:
-        await asyncio.sleep(0.2)
-        await connection.send(http(response()))
-
-    async with World(script) as world:
-        assert (await world.ask(post(era))).body == response()
-        await world.recovered(era)
-
-
 # --- not there --------------------------------------------------------------------------------------
 
 
@@ -107,24 +96,6 @@ async def test_an_upstream_that_refuses_the_connection_is_unavailable_until_it_i
                 await client.ask("GET", "/readyz")
                 assert (await client.answer()).status == 200
                 assert upstream.accepted >= 1
-
-
-@pytest.mark.parametrize("how", ["fin", "rst"])
-async def test_an_upstream_that_hangs_up_on_every_connection_is_unavailable(how: str) -> None:
-    async def serve(connection: Connection) -> None:
-        if how == "rst":
-            connection.reset()
-
-    async with RawServer(serve) as upstream:
-        async with RunningGateway(GatewaySettings(HttpUpstream(upstream.url))) as gateway:
-            for _ in range(5):
-                async with RawClient(gateway.port) as client:
-                    asked = post(Era.LEGACY)
-                    await client.ask("POST", "/mcp", asked.headers, asked.body)
-                    answer = await client.answer()
-                    check_refused(answer, 502, answer.body)
-                    assert b'"message":"Upstream unavailable"' in answer.body
-        await upstream.until(lambda server: server.open == 0)
 
 
 # --- connections that are closed at the wrong moment ------------------------------------------------

@@ -90,67 +90,58 @@ def problem(told: str) -> dict[str, Any]:
 
 
 @pytest.mark.holds("gateway/front/api_relay", "whole-body", "headers", "private")
-def test_what_was_decided_reaches_the_api_byte_for_byte__and_its_answer_comes_back() -> None:
-    async def main() -> None:
-        async with scene() as at:
-            body = b'{"to": "a\\u0062c",  "x":1.0}\r\n\xff'
-            status, told = await at.send(
-                *("POST", "/messages/a%20b/send?x=%2F&y"),
-                *(("Content-Type", "application/json"), ("X-Own", "1"), ("Cookie", "c=1"), ("If-Match", "x")),
-                *(
-                    ("Range", "bytes=0-"),
-                    ("X-Forwarded-For", "1.2.3.4"),
-                    ("Accredit-Identity", "forged"),
-                    ("TE", "trailers"),
-                ),
-                scope="email:send",
-                body=body,
-            )
-            assert status == 200
-            assert told.encode("latin-1").endswith(body)
-            assert "cache-control: private" in told
-            ((line, headers),) = at.api.seen
-            assert line.startswith("POST /base/messages/a%20b/send?x=%2F&y HTTP/1.1")
-            assert (headers["content-type"], headers["x-own"]) == ("application/json", "1")
-            left = {"ratify-proof", "cookie", "if-match", "range", "x-forwarded-for", "accredit-identity", "te"}
-            assert not left & headers.keys()
-
-    run(main())
+async def test_what_was_decided_reaches_the_api_byte_for_byte__and_its_answer_comes_back() -> None:
+    async with scene() as at:
+        body = b'{"to": "a\\u0062c",  "x":1.0}\r\n\xff'
+        status, told = await at.send(
+            *("POST", "/messages/a%20b/send?x=%2F&y"),
+            *(("Content-Type", "application/json"), ("X-Own", "1"), ("Cookie", "c=1"), ("If-Match", "x")),
+            *(
+                ("Range", "bytes=0-"),
+                ("X-Forwarded-For", "1.2.3.4"),
+                ("Accredit-Identity", "forged"),
+                ("TE", "trailers"),
+            ),
+            scope="email:send",
+            body=body,
+        )
+        assert status == 200
+        assert told.encode("latin-1").endswith(body)
+        assert "cache-control: private" in told
+        ((line, headers),) = at.api.seen
+        assert line.startswith("POST /base/messages/a%20b/send?x=%2F&y HTTP/1.1")
+        assert (headers["content-type"], headers["x-own"]) == ("application/json", "1")
+        left = {"ratify-proof", "cookie", "if-match", "range", "x-forwarded-for", "accredit-identity", "te"}
+        assert not left & headers.keys()
 
 
-def test_headers_that_are_named_go_on() -> None:
-    async def main() -> None:
-        async with scene(named=("Cookie", "If-Match")) as at:
-            await at.send("GET", "/messages", ("Cookie", "c=1"), ("If-Match", "x"), ("Range", "bytes=0-"))
-            ((_, headers),) = at.api.seen
-            assert (headers["cookie"], headers["if-match"], "range" in headers) == ("c=1", "x", False)
-
-    run(main())
+async def test_headers_that_are_named_go_on() -> None:
+    async with scene(named=("Cookie", "If-Match")) as at:
+        await at.send("GET", "/messages", ("Cookie", "c=1"), ("If-Match", "x"), ("Range", "bytes=0-"))
+        ((_, headers),) = at.api.seen
+        assert (headers["cookie"], headers["if-match"], "range" in headers) == ("c=1", "x", False)
 
 
 @pytest.mark.holds("http_api/call", "binding", "protocol")
-def test_a_proof_for_another_body_path_or_protocol_is_refused__and_nothing_reaches_the_api() -> None:
-    async def main() -> None:
-        async with scene() as at:
-            sent = ("POST", "/messages/5/send")
-            others: list[dict[str, Any]] = [
-                {"signed": b"other"},
-                {"signed": b""},
-                {"verifier": "mail-gateway"},
-                {"scope": "email:read"},
-            ]
-            for how in others:
-                more: dict[str, Any] = {"scope": "email:send", "body": b"x", **how}
-                status, told = await at.send(*sent, **more)
-                assert (status, problem(told)["error"]) == (403, "ratify_invalid")
-            of_proxy = proof_for(TRUST, "GET", f"{PATH}/messages", "email:read", protocol="authorize")
-            below = proof_for(TRUST, "GET", "/messages", "email:read", protocol="http")
-            for proof in (of_proxy, below):
-                status, told = await at.raw(f"GET {PATH}/messages", ("Ratify-Proof", proof))
-                assert (status, problem(told)["error"]) == (403, "ratify_invalid")
-            assert at.api.seen == []
-
-    run(main())
+async def test_a_proof_for_another_body_path_or_protocol_is_refused__and_nothing_reaches_the_api() -> None:
+    async with scene() as at:
+        sent = ("POST", "/messages/5/send")
+        others: list[dict[str, Any]] = [
+            {"signed": b"other"},
+            {"signed": b""},
+            {"verifier": "mail-gateway"},
+            {"scope": "email:read"},
+        ]
+        for how in others:
+            more: dict[str, Any] = {"scope": "email:send", "body": b"x", **how}
+            status, told = await at.send(*sent, **more)
+            assert (status, problem(told)["error"]) == (403, "ratify_invalid")
+        of_proxy = proof_for(TRUST, "GET", f"{PATH}/messages", "email:read", protocol="authorize")
+        below = proof_for(TRUST, "GET", "/messages", "email:read", protocol="http")
+        for proof in (of_proxy, below):
+            status, told = await at.raw(f"GET {PATH}/messages", ("Ratify-Proof", proof))
+            assert (status, problem(told)["error"]) == (403, "ratify_invalid")
+        assert at.api.seen == []
 
 
 @pytest.mark.parametrize(
@@ -171,28 +162,22 @@ def test_a_proof_for_another_body_path_or_protocol_is_refused__and_nothing_reach
         (f"TRACE {PATH}/messages", 405),
     ],
 )
-def test_what_is_refused_before_a_proof_is_looked_at_has_its_status(line: str, status: int) -> None:
-    async def main() -> None:
-        async with scene() as at:
-            found, told = await at.raw(line)
-            assert found == status, told
-            assert at.api.seen == []
-
-    run(main())
+async def test_what_is_refused_before_a_proof_is_looked_at_has_its_status(line: str, status: int) -> None:
+    async with scene() as at:
+        found, told = await at.raw(line)
+        assert found == status, told
+        assert at.api.seen == []
 
 
 @pytest.mark.holds("http_api/targets", "origin-form", "segments", "encoding", "unicode")
-def test_no_spelling_of_a_path_leads_past_the_gateway__whatever_the_api_makes_of_it() -> None:
-    async def main() -> None:
-        async with scene() as at:
-            for each in SPELLINGS[::3]:
-                if "://" not in each:
-                    await at.send("GET", each, chain=TRUST.chain("email:read"))
-            for line, _ in at.api.seen:
-                read = lenient(line.split(" ")[1])
-                assert (read[:2], len(read) <= 3) == (["base", "messages"], True), line
-
-    run(main())
+async def test_no_spelling_of_a_path_leads_past_the_gateway__whatever_the_api_makes_of_it() -> None:
+    async with scene() as at:
+        for each in SPELLINGS[::3]:
+            if "://" not in each:
+                await at.send("GET", each, chain=TRUST.chain("email:read"))
+        for line, _ in at.api.seen:
+            read = lenient(line.split(" ")[1])
+            assert (read[:2], len(read) <= 3) == (["base", "messages"], True), line
 
 
 @pytest.mark.holds("gateway/admission/api_gate", "override")
@@ -212,86 +197,68 @@ def test_no_spelling_of_a_path_leads_past_the_gateway__whatever_the_api_makes_of
         ),
     ],
 )
-def test_a_body_that_names_another_method_is_refused(kind: str, body: bytes) -> None:
-    async def main() -> None:
-        async with scene() as at:
-            sent = ("POST", "/messages/5/send", ("Content-Type", kind))
-            assert (await at.send(*sent, scope="email:send", body=body))[0] == 400
-            coded = (*sent, ("Content-Encoding", "gzip"))
-            assert (await at.send(*coded, scope="email:send", body=gzip.compress(body)))[0] == 415
-            for good in (b"a=_method", b'{"method": "card", "a": {"_method": 1}}'):
-                assert (await at.send(*sent, scope="email:send", body=good))[0] == 200
-            twice = (*sent, ("Content-Type", "application/json"))
-            assert (await at.send(*twice, scope="email:send", body=b"{}"))[0] == 400
-
-    run(main())
+async def test_a_body_that_names_another_method_is_refused(kind: str, body: bytes) -> None:
+    async with scene() as at:
+        sent = ("POST", "/messages/5/send", ("Content-Type", kind))
+        assert (await at.send(*sent, scope="email:send", body=body))[0] == 400
+        coded = (*sent, ("Content-Encoding", "gzip"))
+        assert (await at.send(*coded, scope="email:send", body=gzip.compress(body)))[0] == 415
+        for good in (b"a=_method", b'{"method": "card", "a": {"_method": 1}}'):
+            assert (await at.send(*sent, scope="email:send", body=good))[0] == 200
+        twice = (*sent, ("Content-Type", "application/json"))
+        assert (await at.send(*twice, scope="email:send", body=b"{}"))[0] == 400
 
 
 @pytest.mark.holds("gateway/admission/api_gate", "override")
-def test_a_stranger_s_body_with_members_without_end_is_not_read_to_its_end() -> None:
+async def test_a_stranger_s_body_with_members_without_end_is_not_read_to_its_end() -> None:
     """Each member is an object in memory, and no token was checked yet."""
     members = b",".join(b'"%d":0' % number for number in range(MAX_MEMBERS))
 
-    async def main() -> None:
-        async with scene() as at:
-            sent = ("POST", "/messages/5/send", ("Content-Type", "application/json"))
-            for first, status in ((b'"other":0,', 200), (b'"method":0,', 413)):
-                body = b"{" + first + members + b"}"
-                assert (await at.send(*sent, scope="email:send", body=body))[0] == status
-
-    run(main())
+    async with scene() as at:
+        sent = ("POST", "/messages/5/send", ("Content-Type", "application/json"))
+        for first, status in ((b'"other":0,', 200), (b'"method":0,', 413)):
+            body = b"{" + first + members + b"}"
+            assert (await at.send(*sent, scope="email:send", body=body))[0] == status
 
 
 @pytest.mark.holds("gateway/admission/api_gate", "override")
-def test_a_stranger_s_body_of_blanks_is_searched_in_one_pass__it_held_the_loop_for_hours() -> None:
+async def test_a_stranger_s_body_of_blanks_is_searched_in_one_pass__it_held_the_loop_for_hours() -> None:
     blanks = b" " * 1_000_000
 
-    async def main() -> None:
-        async with scene() as at:
-            for body in (b"name=" + blanks + b"x", b"name" + blanks + b"=" + blanks, b"&" + b"+" * 1_000_000):
-                assert (await at.raw(f"POST {PATH}/messages/5/send", body=body))[0] == 401
-            for start in (b"a=", b"a=&", b"a=b;" + b"+" * 200_000, b"a=" + b"b" * 131_072 + b"&", b"&%20" * 100_000):
-                for name, status in ((b"_method=DELETE", 400), (b"_methods=DELETE", 401)):
-                    named = start.endswith((b"&", b";", b"+", b"%20")) and status == 400
-                    found = await at.raw(f"POST {PATH}/messages/5/send", body=start + name)
-                    assert found[0] == (400 if named else 401), (start[:8], name)
-
-    run(main())
+    async with scene() as at:
+        for body in (b"name=" + blanks + b"x", b"name" + blanks + b"=" + blanks, b"&" + b"+" * 1_000_000):
+            assert (await at.raw(f"POST {PATH}/messages/5/send", body=body))[0] == 401
+        for start in (b"a=", b"a=&", b"a=b;" + b"+" * 200_000, b"a=" + b"b" * 131_072 + b"&", b"&%20" * 100_000):
+            for name, status in ((b"_method=DELETE", 400), (b"_methods=DELETE", 401)):
+                named = start.endswith((b"&", b";", b"+", b"%20")) and status == 400
+                found = await at.raw(f"POST {PATH}/messages/5/send", body=start + name)
+                assert found[0] == (400 if named else 401), (start[:8], name)
 
 
-def test_facts_of_the_body_are_held_against_constraints() -> None:
-    async def main() -> None:
-        chain = TRUST.chain("payments:send", known=KNOWN, constraints=(MaxAmount(max_amount=10.0, currency="EUR"),))
-        async with scene() as at:
-            for amount, status in (("5", 200), ("50", 403), ("5&AMOUNT=50", 403)):
-                found = await at.send("POST", f"/pay?amount={amount}", scope="payments:send", chain=chain)
-                assert found[0] == status
-
-    run(main())
+async def test_facts_of_the_body_are_held_against_constraints() -> None:
+    chain = TRUST.chain("payments:send", known=KNOWN, constraints=(MaxAmount(max_amount=10.0, currency="EUR"),))
+    async with scene() as at:
+        for amount, status in (("5", 200), ("50", 403), ("5&AMOUNT=50", 403)):
+            found = await at.send("POST", f"/pay?amount={amount}", scope="payments:send", chain=chain)
+            assert found[0] == status
 
 
-def test_bodies_and_heads_are_bounded__and_a_proof_may_be_long() -> None:
-    async def main() -> None:
-        async with scene(max_request_bytes=1000) as at:
-            assert (await at.send("POST", "/messages/5/send", scope="email:send", body=bytes(1001)))[0] == 413
-            long = ("Ratify-Proof", "a" * 150_000)
-            status, told = await at.raw(f"GET {PATH}/messages", long)
-            assert (status, problem(told)["error"]) == (403, "ratify_invalid")
-            assert (await at.raw("GET /other", long))[0] in (0, 400)
-            assert (await at.raw(f"GET {PATH}/messages", ("Ratify-Proof", "a" * 250_000)))[0] in (0, 431)
-
-    run(main())
+async def test_bodies_and_heads_are_bounded__and_a_proof_may_be_long() -> None:
+    async with scene(max_request_bytes=1000) as at:
+        assert (await at.send("POST", "/messages/5/send", scope="email:send", body=bytes(1001)))[0] == 413
+        long = ("Ratify-Proof", "a" * 150_000)
+        status, told = await at.raw(f"GET {PATH}/messages", long)
+        assert (status, problem(told)["error"]) == (403, "ratify_invalid")
+        assert (await at.raw("GET /other", long))[0] in (0, 400)
+        assert (await at.raw(f"GET {PATH}/messages", ("Ratify-Proof", "a" * 250_000)))[0] in (0, 431)
 
 
 @pytest.mark.holds("gateway/front/api_relay", "outcome")
-def test_a_request_has_a_decision_and_an_outcome_on_record(tmp_path: Path) -> None:
-    async def main() -> None:
-        recorded = RecordSettings("mail-gateway")
-        async with Log(tmp_path / "log.db") as log, scene(records=log.port, record=recorded) as at:
-            assert (await at.send("GET", "/messages/secret?q=secret"))[0] == 200
-            assert (await at.raw(f"GET {PATH}/messages"))[0] == 401
-
-    run(main())
+async def test_a_request_has_a_decision_and_an_outcome_on_record(tmp_path: Path) -> None:
+    recorded = RecordSettings("mail-gateway")
+    async with Log(tmp_path / "log.db") as log, scene(records=log.port, record=recorded) as at:
+        assert (await at.send("GET", "/messages/secret?q=secret"))[0] == 200
+        assert (await at.raw(f"GET {PATH}/messages"))[0] == 401
     records = records_in(tmp_path / "log.db")
     assert [(each.phase, each.call.protocol, each.call.target) for each in records] == [
         ("decision", "http", "GET /messages/{id}"),
@@ -302,46 +269,40 @@ def test_a_request_has_a_decision_and_an_outcome_on_record(tmp_path: Path) -> No
     assert verified(tmp_path / "log.db").valid
 
 
-def test_where_the_api_or_the_store_is_away_a_client_is_told_so() -> None:
+async def test_where_the_api_or_the_store_is_away_a_client_is_told_so() -> None:
     class Broken(MemoryStore):
         async def look(self, *_: Any, **__: Any) -> Any:
             raise StoreUnavailable("gone")
 
-    async def main() -> None:
-        async with scene(store=Broken()) as at:
-            status, told = await at.send("GET", "/messages")
-            assert (status, problem(told)["code"]) == (503, -31003)
-        async with scene() as at:
-            at.api.__exit__(None, None, None)
-            status, told = await at.send("GET", "/messages")
-            assert (status, problem(told)["code"]) == (502, -32000)
-
-    run(main())
+    async with scene(store=Broken()) as at:
+        status, told = await at.send("GET", "/messages")
+        assert (status, problem(told)["code"]) == (503, -31003)
+    async with scene() as at:
+        at.api.__exit__(None, None, None)
+        status, told = await at.send("GET", "/messages")
+        assert (status, problem(told)["code"]) == (502, -32000)
 
 
 @pytest.mark.holds("gateway/api_server")
-def test_after_a_reload_an_api_that_is_reached_as_before_keeps_its_connections__and_others_end() -> None:
-    async def main() -> None:
-        with EchoApi() as api:
-            behind = HttpUpstream(f"http://127.0.0.1:{api.port}/base")
-            other = HttpUpstream(f"http://127.0.0.1:{api.port}/other")
+async def test_after_a_reload_an_api_that_is_reached_as_before_keeps_its_connections__and_others_end() -> None:
+    with EchoApi() as api:
+        behind = HttpUpstream(f"http://127.0.0.1:{api.port}/base")
+        other = HttpUpstream(f"http://127.0.0.1:{api.port}/other")
 
-            def settings(at: HttpUpstream) -> list[Any]:
-                return [api_settings(TRUST, ApiUpstream("http", RouteTable(ENTRIES), None, at), path=PATH)]
+        def settings(at: HttpUpstream) -> list[Any]:
+            return [api_settings(TRUST, ApiUpstream("http", RouteTable(ENTRIES), None, at), path=PATH)]
 
-            app = create_app(settings(behind), store=MemoryStore(), revocations=Known())
-            first = app.routes.apis[NAME]
-            app.swap(app.prepare(settings(behind), app.routes.shared), 0)
-            second = app.routes.apis[NAME]
-            assert first.goes_on_in(second)
-            app.swap(app.prepare(settings(other), app.routes.shared), 0)
-            assert not second.goes_on_in(app.routes.apis[NAME])
-            async with RunningGateway(app) as gateway:
-                at = Scene(api, gateway.port)
-                assert (await at.send("GET", "/messages"))[0] == 200
-                assert api.seen[0][0].startswith("GET /other/messages ")
-
-    run(main())
+        app = create_app(settings(behind), store=MemoryStore(), revocations=Known())
+        first = app.routes.apis[NAME]
+        app.swap(app.prepare(settings(behind), app.routes.shared), 0)
+        second = app.routes.apis[NAME]
+        assert first.goes_on_in(second)
+        app.swap(app.prepare(settings(other), app.routes.shared), 0)
+        assert not second.goes_on_in(app.routes.apis[NAME])
+        async with RunningGateway(app) as gateway:
+            at = Scene(api, gateway.port)
+            assert (await at.send("GET", "/messages"))[0] == 200
+            assert api.seen[0][0].startswith("GET /other/messages ")
 
 
 OWN = f"{GATEWAY}/{NAME}"
@@ -350,77 +311,65 @@ BELOW = {f"{route.split(' ')[0]} {PATH}{route.split(' ')[1]}": scope for route, 
 
 @pytest.mark.holds("client/http_apis", "assumed-scope", "challenge", "whole-body")
 @pytest.mark.parametrize("routes", [None, BELOW])
-def test_an_agent_s_client_proves_each_request__and_signs_a_challenge_where_one_is_asked_for(
+async def test_an_agent_s_client_proves_each_request__and_signs_a_challenge_where_one_is_asked_for(
     tmp_path: Path, routes: dict[str, str] | None
 ) -> None:
-    async def main() -> None:
-        presenter = presenter_of(TRUST, tmp_path, "email:read", "email:send", *KNOWN)
-        async with scene() as at, httpx2.AsyncClient(auth=AccreditedHttp(presenter, OWN, routes=routes)) as client:
-            url = f"http://127.0.0.1:{at.port}{PATH}"
-            assert (await client.get(f"{url}/messages?x=1")).status_code == 200
-            assert (await client.get(f"{url}/messages?x=2")).status_code == 200
-            sent = await client.post(f"{url}/messages/5/send", content=b"hello")
-            assert (sent.status_code, sent.content) == (200, b"hello")
-            assert (await client.delete(f"{url}/messages/5")).status_code == 200
-            assert (await client.get(f"{url}/nothing")).status_code == 403
-            assert [line.split(" ")[0] for line, _ in at.api.seen] == ["GET", "GET", "POST", "DELETE"]
-
-    run(main())
+    presenter = presenter_of(TRUST, tmp_path, "email:read", "email:send", *KNOWN)
+    async with scene() as at, httpx2.AsyncClient(auth=AccreditedHttp(presenter, OWN, routes=routes)) as client:
+        url = f"http://127.0.0.1:{at.port}{PATH}"
+        assert (await client.get(f"{url}/messages?x=1")).status_code == 200
+        assert (await client.get(f"{url}/messages?x=2")).status_code == 200
+        sent = await client.post(f"{url}/messages/5/send", content=b"hello")
+        assert (sent.status_code, sent.content) == (200, b"hello")
+        assert (await client.delete(f"{url}/messages/5")).status_code == 200
+        assert (await client.get(f"{url}/nothing")).status_code == 403
+        assert [line.split(" ")[0] for line, _ in at.api.seen] == ["GET", "GET", "POST", "DELETE"]
 
 
 @pytest.mark.holds("gateway/front/api_relay", "own-word")
 @pytest.mark.parametrize("before", ["", 'Basic realm="x", '])
-def test_an_api_does_not_pass_for_the_gateway_that_refuses__so_that_a_request_is_made_again(
+async def test_an_api_does_not_pass_for_the_gateway_that_refuses__so_that_a_request_is_made_again(
     tmp_path: Path, before: str
 ) -> None:
-    async def main() -> None:
-        presenter = presenter_of(TRUST, tmp_path, "email:read", "email:send")
-        said = f'error="ratify_challenge_required", challenge="{"A" * 43}=", verifier="{OWN}", scope="email:send"'
-        told = f'{before}rATIFY {said}, workspace="accredit/http/v1"'
-        async with scene() as at, httpx2.AsyncClient(auth=AccreditedHttp(presenter, OWN, routes=BELOW)) as client:
-            url = f"http://127.0.0.1:{at.port}{PATH}/messages"
-            at.api.says = (401, {"WWW-Authenticate": told})
-            answer = await client.get(url)
-            assert (answer.status_code, "www-authenticate" in answer.headers, len(at.api.seen)) == (401, False, 1)
-            at.api.says = (401, {"WWW-Authenticate": 'Basic realm="x"'})  # the API's own word passes
-            assert (await client.get(url)).headers["www-authenticate"] == 'Basic realm="x"'
-
-    run(main())
+    presenter = presenter_of(TRUST, tmp_path, "email:read", "email:send")
+    said = f'error="ratify_challenge_required", challenge="{"A" * 43}=", verifier="{OWN}", scope="email:send"'
+    told = f'{before}rATIFY {said}, workspace="accredit/http/v1"'
+    async with scene() as at, httpx2.AsyncClient(auth=AccreditedHttp(presenter, OWN, routes=BELOW)) as client:
+        url = f"http://127.0.0.1:{at.port}{PATH}/messages"
+        at.api.says = (401, {"WWW-Authenticate": told})
+        answer = await client.get(url)
+        assert (answer.status_code, "www-authenticate" in answer.headers, len(at.api.seen)) == (401, False, 1)
+        at.api.says = (401, {"WWW-Authenticate": 'Basic realm="x"'})  # the API's own word passes
+        assert (await client.get(url)).headers["www-authenticate"] == 'Basic realm="x"'
 
 
 @pytest.mark.holds("client/http_apis", "next-delegation")
-def test_a_delegation_that_does_not_allow_a_request_does_not_keep_the_next_one_from_it(tmp_path: Path) -> None:
-    async def main() -> None:
-        write_key(tmp_path / "agent.key", TRUST.agent)
-        scopes = ("payments:send", "custom:delete")
-        little = TRUST.chain(*scopes, known=KNOWN, constraints=(MaxAmount(max_amount=10.0, currency="EUR"),))
-        presenter = ProofPresenter(tmp_path / "agent.key", [little, TRUST.chain(*scopes, known=KNOWN)])
-        async with scene() as at, httpx2.AsyncClient(auth=AccreditedHttp(presenter, OWN)) as client:
-            url = f"http://127.0.0.1:{at.port}{PATH}"
-            for made, (method, target) in enumerate(
-                (("POST", "/pay?amount=50"), ("DELETE", "/messages/5"), ("POST", "/pay?amount=5")), 1
-            ):
-                answer = await client.request(method, url + target)
-                assert answer.status_code == 200, answer.text
-                assert len(at.api.seen) == made
-        assert presenter.calls_proved == 2 + 2 + 1
-        only = ProofPresenter(tmp_path / "agent.key", [little])
-        async with scene() as at, httpx2.AsyncClient(auth=AccreditedHttp(only, OWN)) as client:
-            refused = await client.post(f"http://127.0.0.1:{at.port}{PATH}/pay?amount=50")
-            assert (refused.status_code, refused.json()["error"]) == (403, "ratify_constraint_denied")
-
-    run(main())
+async def test_a_delegation_that_does_not_allow_a_request_does_not_keep_the_next_one_from_it(tmp_path: Path) -> None:
+    write_key(tmp_path / "agent.key", TRUST.agent)
+    scopes = ("payments:send", "custom:delete")
+    little = TRUST.chain(*scopes, known=KNOWN, constraints=(MaxAmount(max_amount=10.0, currency="EUR"),))
+    presenter = ProofPresenter(tmp_path / "agent.key", [little, TRUST.chain(*scopes, known=KNOWN)])
+    async with scene() as at, httpx2.AsyncClient(auth=AccreditedHttp(presenter, OWN)) as client:
+        url = f"http://127.0.0.1:{at.port}{PATH}"
+        for made, (method, target) in enumerate(
+            (("POST", "/pay?amount=50"), ("DELETE", "/messages/5"), ("POST", "/pay?amount=5")), 1
+        ):
+            answer = await client.request(method, url + target)
+            assert answer.status_code == 200, answer.text
+            assert len(at.api.seen) == made
+    assert presenter.calls_proved == 2 + 2 + 1
+    only = ProofPresenter(tmp_path / "agent.key", [little])
+    async with scene() as at, httpx2.AsyncClient(auth=AccreditedHttp(only, OWN)) as client:
+        refused = await client.post(f"http://127.0.0.1:{at.port}{PATH}/pay?amount=50")
+        assert (refused.status_code, refused.json()["error"]) == (403, "ratify_constraint_denied")
 
 
 @pytest.mark.holds("client/http_apis", "pinned")
-def test_nothing_is_signed_for_an_api_that_says_it_is_another(tmp_path: Path) -> None:
-    async def main() -> None:
-        presenter = presenter_of(TRUST, tmp_path, "email:read")
-        async with scene() as at, httpx2.AsyncClient(auth=AccreditedHttp(presenter, "gateway/other")) as client:
-            with pytest.raises(ProofRefused, match="nothing was signed"):
-                await client.get(f"http://127.0.0.1:{at.port}{PATH}/messages")
-
-    run(main())
+async def test_nothing_is_signed_for_an_api_that_says_it_is_another(tmp_path: Path) -> None:
+    presenter = presenter_of(TRUST, tmp_path, "email:read")
+    async with scene() as at, httpx2.AsyncClient(auth=AccreditedHttp(presenter, "gateway/other")) as client:
+        with pytest.raises(ProofRefused, match="nothing was signed"):
+            await client.get(f"http://127.0.0.1:{at.port}{PATH}/messages")
 
 
 @pytest.mark.holds("client/http_apis", "tries", "one-scope")

@@ -190,8 +190,11 @@ def test_a_database_that_is_not_there__has_no_tables__or_others__is_said_in_two_
         assert remedy in done.stderr
 
 
-def test_a_database_is_followed__whichever_gateway_writes__and_over_a_connection_that_was_lost(tmp_path: Path) -> None:
-    async def main(database: PostgresDatabase) -> None:
+async def test_a_database_is_followed__whichever_gateway_writes__and_over_a_connection_that_was_lost(
+    tmp_path: Path,
+) -> None:
+    with database_for(tmp_path) as database:
+        cluster().renew(database)
         path = tmp_path / "accredit.db"
         async with Log(path) as first, Log(path) as second:
             slow = await first.call(outcome=None)
@@ -206,10 +209,6 @@ def test_a_database_is_followed__whichever_gateway_writes__and_over_a_connection
                 assert "waiting for the log" in await following.note()
                 await first.port.finish(slow, OK)
                 assert await following.next() == slow.call.id
-
-    with database_for(tmp_path) as database:
-        cluster().renew(database)
-        run(main(database))
 
 
 def cut_off_readers() -> None:

@@ -20,7 +20,6 @@ from tests.world.oauth_host import Host, host
 from tests.world.openid_provider import LoginDoor, Provider, running_provider
 from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE, Connection, RawServer
-from tests.world.running import run
 from tests.world.stores import RING
 
 from accredit.base.clock import unix_seconds
@@ -62,93 +61,78 @@ async def tokens_of(door: LoginDoor, one: Host, *ticks: str, scope: str = "email
 
 
 @pytest.mark.holds("gateway/front/door/login", "groups", "signed")
-def test_a_person_logs_in__ticks__and_the_app_calls_that_and_no_more(door: LoginDoor, provider: Provider) -> None:
-    async def main() -> None:
-        async with host(door) as one:
-            browser = await one.browser()
-            await door.follow(browser, one.ask(scope="email:read email:search email:send mcp:tool"))
-            assert "logged in as “<bdi>Ada</bdi>”" in browser.page
-            assert all(each in browser.page for each in ("list_inbox", "search", "Host", "127.0.0.1"))
-            assert "send_email" not in browser.page
-            await browser.press("allow", door.url)
-            assert "Tick what" in browser.page
-            await browser.press("allow", door.url, **{"scope email:read": "yes", "scope email:send": "yes"})
-            assert (browser.told["iss"], browser.told["state"]) == (door.url, "s")
-            tokens = json_of(await one.redeem(browser.told["code"]))
-            assert tokens["scope"] == "email:read"
-            answer = await one.call(tokens["access_token"])
-            assert not json_of(answer)["result"].get("isError")
-            for tool, scope in (("search", "email:search"), ("send_email", "email:send")):
-                refused = await one.call(tokens["access_token"], tool)
-                assert refused.status_code == 403
-                said = refused.headers["www-authenticate"]
-                assert 'error="insufficient_scope"' in said
-                assert scope in said
-
-    run(main())
+async def test_a_person_logs_in__ticks__and_the_app_calls_that_and_no_more(door: LoginDoor, provider: Provider) -> None:
+    async with host(door) as one:
+        browser = await one.browser()
+        await door.follow(browser, one.ask(scope="email:read email:search email:send mcp:tool"))
+        assert "logged in as “<bdi>Ada</bdi>”" in browser.page
+        assert all(each in browser.page for each in ("list_inbox", "search", "Host", "127.0.0.1"))
+        assert "send_email" not in browser.page
+        await browser.press("allow", door.url)
+        assert "Tick what" in browser.page
+        await browser.press("allow", door.url, **{"scope email:read": "yes", "scope email:send": "yes"})
+        assert (browser.told["iss"], browser.told["state"]) == (door.url, "s")
+        tokens = json_of(await one.redeem(browser.told["code"]))
+        assert tokens["scope"] == "email:read"
+        answer = await one.call(tokens["access_token"])
+        assert not json_of(answer)["result"].get("isError")
+        for tool, scope in (("search", "email:search"), ("send_email", "email:send")):
+            refused = await one.call(tokens["access_token"], tool)
+            assert refused.status_code == 403
+            said = refused.headers["www-authenticate"]
+            assert 'error="insufficient_scope"' in said
+            assert scope in said
 
 
 @pytest.mark.holds("gateway/front/door/login", "read-again")
-def test_a_lost_group_ends_the_login_at_the_next_refresh__with_its_access_tokens(
+async def test_a_lost_group_ends_the_login_at_the_next_refresh__with_its_access_tokens(
     door: LoginDoor, provider: Provider
 ) -> None:
-    async def main() -> None:
-        async with host(door) as one:
-            tokens = await tokens_of(door, one)
-            provider.tell(ada=["mail-users"])  # what was not passed on is not missed
-            tokens = json_of(await one.refresh(tokens["refresh_token"]))
-            assert (await one.call(tokens["access_token"])).status_code == 200
-            provider.tell(ada=["searchers"])
-            assert json_of(await one.refresh(tokens["refresh_token"]))["error"] == "invalid_grant"
-            assert (await one.call(tokens["access_token"])).status_code == 401
-            provider.tell(ada=["mail-users"])
-            assert json_of(await one.refresh(tokens["refresh_token"]))["error"] == "invalid_grant"
-
-    run(main())
+    async with host(door) as one:
+        tokens = await tokens_of(door, one)
+        provider.tell(ada=["mail-users"])  # what was not passed on is not missed
+        tokens = json_of(await one.refresh(tokens["refresh_token"]))
+        assert (await one.call(tokens["access_token"])).status_code == 200
+        provider.tell(ada=["searchers"])
+        assert json_of(await one.refresh(tokens["refresh_token"]))["error"] == "invalid_grant"
+        assert (await one.call(tokens["access_token"])).status_code == 401
+        provider.tell(ada=["mail-users"])
+        assert json_of(await one.refresh(tokens["refresh_token"]))["error"] == "invalid_grant"
 
 
 @pytest.mark.holds("gateway/front/door/login", "read-again")
-def test_a_person_who_has_left_has_no_login_any_more(door: LoginDoor, provider: Provider) -> None:
-    async def main() -> None:
-        async with host(door) as one:
-            provider.tell("bob", bob=["mail-users"])
-            tokens = await tokens_of(door, one)
-            provider.tell("ada", bob=None)
-            assert json_of(await one.refresh(tokens["refresh_token"]))["error"] == "invalid_grant"
-            assert (await one.call(tokens["access_token"])).status_code == 401
-
-    run(main())
+async def test_a_person_who_has_left_has_no_login_any_more(door: LoginDoor, provider: Provider) -> None:
+    async with host(door) as one:
+        provider.tell("bob", bob=["mail-users"])
+        tokens = await tokens_of(door, one)
+        provider.tell("ada", bob=None)
+        assert json_of(await one.refresh(tokens["refresh_token"]))["error"] == "invalid_grant"
+        assert (await one.call(tokens["access_token"])).status_code == 401
 
 
 @pytest.mark.holds("gateway/front/door/login", "groups")
-def test_who_is_in_no_group_lets_nothing_in(door: LoginDoor, provider: Provider) -> None:
-    async def main() -> None:
-        async with host(door) as one:
-            browser = await one.browser()
-            provider.tell(ada=["senders", "strangers"])
-            await door.follow(browser, one.ask(scope="email:read email:send"))
-            assert browser.status == 403
-            assert not browser.location
-
-    run(main())
+async def test_who_is_in_no_group_lets_nothing_in(door: LoginDoor, provider: Provider) -> None:
+    async with host(door) as one:
+        browser = await one.browser()
+        provider.tell(ada=["senders", "strangers"])
+        await door.follow(browser, one.ask(scope="email:read email:send"))
+        assert browser.status == 403
+        assert not browser.location
 
 
 @pytest.mark.holds("gateway/front/door/server", "no-redirector")
-def test_who_does_not_log_in_is_sent_nowhere__and_who_cancels_is(door: LoginDoor, provider: Provider) -> None:
-    async def main() -> None:
-        async with host(door) as one:
-            browser = await one.browser()
-            provider.tell("")
-            await door.follow(browser, one.ask())
-            assert browser.status == 400
-            assert not browser.location
-            provider.tell("ada")
-            other = await one.browser()
-            await door.follow(other, one.ask())
-            await other.press("cancel", door.url)
-            assert (other.told["error"], other.told["iss"]) == ("access_denied", door.url)
-
-    run(main())
+async def test_who_does_not_log_in_is_sent_nowhere__and_who_cancels_is(door: LoginDoor, provider: Provider) -> None:
+    async with host(door) as one:
+        browser = await one.browser()
+        provider.tell("")
+        await door.follow(browser, one.ask())
+        assert browser.status == 400
+        assert not browser.location
+        provider.tell("ada")
+        other = await one.browser()
+        await door.follow(other, one.ask())
+        await other.press("cancel", door.url)
+        assert (other.told["error"], other.told["iss"]) == ("access_denied", door.url)
 
 
 async def _returned(door: LoginDoor, browser: Browser, url: str) -> str:
@@ -166,131 +150,113 @@ def _with(url: str, **changes: str) -> str:
 
 @pytest.mark.holds("gateway/front/door/login", "own-browser", "once")
 @pytest.mark.holds("gateway/front/door/flows", "own-browser")
-def test_a_callback_is_good_in_the_browser_that_began__and_once(door: LoginDoor, provider: Provider) -> None:
-    async def main() -> None:
-        async with host(door) as one:
-            mine, theirs = await one.browser(), await one.browser()
-            callback = await _returned(door, mine, one.ask())
-            await door.follow(theirs, one.ask())  # with a cookie of its own, and logged in
-            await theirs.get(callback)
-            assert theirs.status == 400
-            assert "another browser" in theirs.page
-            await mine.get(callback)
-            page = mine.page
-            assert "Allow" in page
-            await mine.get(callback)
-            assert "answered before" in mine.page
-            for _ in range(2):
-                theirs.page = page
-                await theirs.press("allow", door.url, **{"scope email:read": "yes"})
-                assert not theirs.location
-            mine.page = page
-            await mine.press("allow", door.url, **{"scope email:read": "yes"})
-            assert mine.told["code"]
-            mine.page = page
-            await mine.press("allow", door.url, **{"scope email:read": "yes"})
-            assert not mine.location
-
-    run(main())
+async def test_a_callback_is_good_in_the_browser_that_began__and_once(door: LoginDoor, provider: Provider) -> None:
+    async with host(door) as one:
+        mine, theirs = await one.browser(), await one.browser()
+        callback = await _returned(door, mine, one.ask())
+        await door.follow(theirs, one.ask())  # with a cookie of its own, and logged in
+        await theirs.get(callback)
+        assert theirs.status == 400
+        assert "another browser" in theirs.page
+        await mine.get(callback)
+        page = mine.page
+        assert "Allow" in page
+        await mine.get(callback)
+        assert "answered before" in mine.page
+        for _ in range(2):
+            theirs.page = page
+            await theirs.press("allow", door.url, **{"scope email:read": "yes"})
+            assert not theirs.location
+        mine.page = page
+        await mine.press("allow", door.url, **{"scope email:read": "yes"})
+        assert mine.told["code"]
+        mine.page = page
+        await mine.press("allow", door.url, **{"scope email:read": "yes"})
+        assert not mine.location
 
 
 @pytest.mark.holds("oauth/openid", "one-secret", "issuer-named")
-def test_two_logins_of_one_browser_can_not_be_mixed(door: LoginDoor, provider: Provider) -> None:
-    async def main() -> None:
-        async with host(door) as one:
-            browser = await one.browser()
-            first = await _returned(door, browser, one.ask(state="first"))
-            second = await _returned(door, browser, one.ask(state="second", scope="email:search"))
-            code = parse_qs(urlsplit(second).query)["code"][0]
-            await browser.get(_with(first, code=code))
-            assert browser.status == 400
-            assert "Allow" not in browser.page
-            third = await _returned(door, browser, one.ask())
-            await browser.get(_with(third, iss="https://elsewhere.example"))
-            assert "another identity provider" in browser.page
-            form = await _returned(door, browser, one.ask())
-            state = parse_qs(urlsplit(form).query)["state"][0]
-            await browser.get(f"{door.callback}?{urlencode({'state': state})}")
-            assert browser.status == 400
-            assert "Allow" not in browser.page
-
-    run(main())
+async def test_two_logins_of_one_browser_can_not_be_mixed(door: LoginDoor, provider: Provider) -> None:
+    async with host(door) as one:
+        browser = await one.browser()
+        first = await _returned(door, browser, one.ask(state="first"))
+        second = await _returned(door, browser, one.ask(state="second", scope="email:search"))
+        code = parse_qs(urlsplit(second).query)["code"][0]
+        await browser.get(_with(first, code=code))
+        assert browser.status == 400
+        assert "Allow" not in browser.page
+        third = await _returned(door, browser, one.ask())
+        await browser.get(_with(third, iss="https://elsewhere.example"))
+        assert "another identity provider" in browser.page
+        form = await _returned(door, browser, one.ask())
+        state = parse_qs(urlsplit(form).query)["state"][0]
+        await browser.get(f"{door.callback}?{urlencode({'state': state})}")
+        assert browser.status == 400
+        assert "Allow" not in browser.page
 
 
 @pytest.mark.holds("gateway/front/door/flows", "new-key")
-def test_who_consents_again_ends_what_was_granted_before(door: LoginDoor, provider: Provider) -> None:
-    async def main() -> None:
-        async with host(door) as one:
-            before = await tokens_of(door, one)
-            after = await tokens_of(door, one, "email:search", scope="email:search email:read")
-            assert after["scope"] == "email:search"
-            assert (await one.call(before["access_token"])).status_code == 401
-            assert (await one.call(after["access_token"], "search", query="x")).status_code == 200
-
-    run(main())
+async def test_who_consents_again_ends_what_was_granted_before(door: LoginDoor, provider: Provider) -> None:
+    async with host(door) as one:
+        before = await tokens_of(door, one)
+        after = await tokens_of(door, one, "email:search", scope="email:search email:read")
+        assert after["scope"] == "email:search"
+        assert (await one.call(before["access_token"])).status_code == 401
+        assert (await one.call(after["access_token"], "search", query="x")).status_code == 200
 
 
-def test_an_ended_login_is_over_at_once(door: LoginDoor, provider: Provider) -> None:
-    async def main() -> None:
-        async with host(door) as one:
-            tokens = await tokens_of(door, one)
-            assert (await one.post("revoke", token=tokens["refresh_token"])).status_code == 200
-            assert (await one.call(tokens["access_token"])).status_code == 401
-            assert json_of(await one.refresh(tokens["refresh_token"]))["error"] == "invalid_grant"
-
-    run(main())
+async def test_an_ended_login_is_over_at_once(door: LoginDoor, provider: Provider) -> None:
+    async with host(door) as one:
+        tokens = await tokens_of(door, one)
+        assert (await one.post("revoke", token=tokens["refresh_token"])).status_code == 200
+        assert (await one.call(tokens["access_token"])).status_code == 401
+        assert json_of(await one.refresh(tokens["refresh_token"]))["error"] == "invalid_grant"
 
 
 @pytest.mark.holds("gateway/front/door/login", "read-again")
 @pytest.mark.holds("net/identity_provider", "away")
-def test_while_the_provider_is_away_nothing_is_renewed__and_nothing_is_lost(
+async def test_while_the_provider_is_away_nothing_is_renewed__and_nothing_is_lost(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    async def main(door: LoginDoor, other: int) -> None:
-        async with host(door) as one:
-            with running_provider(other, door):
-                tokens = await tokens_of(door, one)
-            away = await one.refresh(tokens["refresh_token"])
-            assert (away.status_code, json_of(away)["error"]) == (503, "temporarily_unavailable")
-            assert (await one.call(tokens["access_token"])).status_code == 200
-            browser = await one.browser()
-            await browser.get(f"{door.callback}?state=s&code=c")
-            assert browser.status == 400
-
     with reserved_port() as port, reserved_port() as other:
         door = LoginDoor(tmp_path_factory.mktemp("door"), port, f"http://127.0.0.1:{other}")
         with door.serving():
-            run(main(door, other))
+            async with host(door) as one:
+                with running_provider(other, door):
+                    tokens = await tokens_of(door, one)
+                away = await one.refresh(tokens["refresh_token"])
+                assert (away.status_code, json_of(away)["error"]) == (503, "temporarily_unavailable")
+                assert (await one.call(tokens["access_token"])).status_code == 200
+                browser = await one.browser()
+                await browser.get(f"{door.callback}?state=s&code=c")
+                assert browser.status == 400
 
 
 @pytest.mark.holds("gateway/front/door/login", "passed-on")
-def test_what_a_person_has_taken_back_from_the_gateway_ends_with_all_that_was_passed_on_under_it(
+async def test_what_a_person_has_taken_back_from_the_gateway_ends_with_all_that_was_passed_on_under_it(
     tmp_path: Path,
 ) -> None:
     """In mid-session: the app's token proves nothing, it gets no other one, and nobody is sent to log in for one."""
 
-    async def main(door: LoginDoor) -> None:
-        async with host(door) as one:
-            tokens = await tokens_of(door, one)
-            assert "result" in json_of(await one.call(tokens["access_token"]))
-            words = ("--issuer", "owner.key", "--store", "sqlite:///gateway.db")
-            done = await asyncio.to_thread(accredit, "revoke", door.passed_on, *words, folder=door.folder)
-            assert done.returncode == 0, done.stderr
-            async with asyncio.timeout(PATIENCE):
-                while "result" in json_of(await one.call(tokens["access_token"])):
-                    await asyncio.sleep(0.05)
-            renewed = await one.refresh(tokens["refresh_token"])
-            assert (renewed.status_code, json_of(renewed)["error"]) == (400, "invalid_grant")
-            assert (await one.call(tokens["access_token"])).status_code == 401
-            browser = await one.browser()
-            await browser.get(one.ask())
-            assert (browser.status, browser.location) == (400, "")
-            assert "was taken back" in browser.page
-
     with reserved_port() as port, reserved_port() as other:
         door = LoginDoor(tmp_path, port, f"http://127.0.0.1:{other}")
         with running_provider(other, door), door.serving():
-            run(main(door))
+            async with host(door) as one:
+                tokens = await tokens_of(door, one)
+                assert "result" in json_of(await one.call(tokens["access_token"]))
+                words = ("--issuer", "owner.key", "--store", "sqlite:///gateway.db")
+                done = await asyncio.to_thread(accredit, "revoke", door.passed_on, *words, folder=door.folder)
+                assert done.returncode == 0, done.stderr
+                async with asyncio.timeout(PATIENCE):
+                    while "result" in json_of(await one.call(tokens["access_token"])):
+                        await asyncio.sleep(0.05)
+                renewed = await one.refresh(tokens["refresh_token"])
+                assert (renewed.status_code, json_of(renewed)["error"]) == (400, "invalid_grant")
+                assert (await one.call(tokens["access_token"])).status_code == 401
+                browser = await one.browser()
+                await browser.get(one.ask())
+                assert (browser.status, browser.location) == (400, "")
+                assert "was taken back" in browser.page
 
 
 @pytest.mark.holds("ops/doctor/logins")
@@ -313,28 +279,25 @@ def test_the_doctor_says_that_a_provider_does_not_answer(tmp_path: Path) -> None
 
 
 @pytest.mark.holds("gateway/front/desk_asks", "revoke")
-def test_who_has_signed_for_the_gateway_ends_what_was_passed_on__with_their_key(tmp_path: Path) -> None:
-    async def main(door: LoginDoor) -> None:
-        async with host(door) as one:
-            tokens = await tokens_of(door, one)
-            assert (await one.call(tokens["access_token"])).status_code == 200
-            words = ("revoke", door.passed_on, "--issuer", "owner.key", "--at", door.url)
-            done = await asyncio.to_thread(accredit, *words, folder=door.folder)
-            assert done.returncode == 0, done.stderr
-            assert "has ended" in done.stdout
-            assert (await one.call(tokens["access_token"])).status_code == 401
-            assert json_of(await one.refresh(tokens["refresh_token"]))["error"] == "invalid_grant"
-            done = await asyncio.to_thread(accredit, *words, folder=door.folder)
-            assert done.returncode == 1
-
+async def test_who_has_signed_for_the_gateway_ends_what_was_passed_on__with_their_key(tmp_path: Path) -> None:
     with reserved_port() as port, reserved_port() as other:
         door = LoginDoor(tmp_path, port, f"http://127.0.0.1:{other}")
         with running_provider(other, door), door.serving():
-            run(main(door))
+            async with host(door) as one:
+                tokens = await tokens_of(door, one)
+                assert (await one.call(tokens["access_token"])).status_code == 200
+                words = ("revoke", door.passed_on, "--issuer", "owner.key", "--at", door.url)
+                done = await asyncio.to_thread(accredit, *words, folder=door.folder)
+                assert done.returncode == 0, done.stderr
+                assert "has ended" in done.stdout
+                assert (await one.call(tokens["access_token"])).status_code == 401
+                assert json_of(await one.refresh(tokens["refresh_token"]))["error"] == "invalid_grant"
+                done = await asyncio.to_thread(accredit, *words, folder=door.folder)
+                assert done.returncode == 1
 
 
 @pytest.mark.holds("gateway/front/door/login", "changed")
-def test_an_app_that_calls_itself_otherwise_than_at_the_last_consent_is_shown_as_such(
+async def test_an_app_that_calls_itself_otherwise_than_at_the_last_consent_is_shown_as_such(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     about: dict[str, object] = {"client_name": "Host", "redirect_uris": [CALLBACK]}
@@ -355,19 +318,16 @@ def test_an_app_that_calls_itself_otherwise_than_at_the_last_consent_is_shown_as
                 assert browser.told["code"]
                 return page
 
-    async def main() -> None:
-        async with RawServer(publish) as publisher:
-            about["client_id"] = id = publisher.url.rpartition("/")[0] + "/client.json"
-            for name in ("Host", "Host", "Other"):  # the gateway starts anew: a document is remembered for a while
-                about["client_name"] = name
-                with door.serving():
-                    page = await consent(door, id)
-                    assert ("it called itself “Host”" in page) == (name == "Other")
-
     with reserved_port() as port, reserved_port() as other:
         door = LoginDoor(tmp_path_factory.mktemp("door"), port, f"http://127.0.0.1:{other}")
         with running_provider(other, door):
-            run(main())
+            async with RawServer(publish) as publisher:
+                about["client_id"] = id = publisher.url.rpartition("/")[0] + "/client.json"
+                for name in ("Host", "Host", "Other"):  # the gateway starts anew: a document is remembered for a while
+                    about["client_name"] = name
+                    with door.serving():
+                        page = await consent(door, id)
+                        assert ("it called itself “Host”" in page) == (name == "Other")
 
 
 class _Leaving:

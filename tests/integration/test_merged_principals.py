@@ -15,7 +15,7 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, until
 from tests.world.recorded import outcomes, records_at
 from tests.world.routes import messages_of
-from tests.world.running import ASGI, by_road, run
+from tests.world.running import ASGI, by_road
 from tests.world.stdio_bridge import next_event
 from tests.world.tokened import Tokened
 
@@ -68,16 +68,13 @@ async def test_a_reload_that_changes_no_server_ends_no_session_and_no_stream(aga
 
 
 @pytest.mark.parametrize("name", [HTTP, STDIO])
-def test_it_is_the_same_on_the_other_road(name: str) -> None:
-    async def main() -> None:
+async def test_it_is_the_same_on_the_other_road(name: str) -> None:
+    with by_road(ASGI):
         async with Merged({"mail": name}) as merged, RawClient(merged.port) as client:
             session = await merged.session()
             assert await session.get(client) == 200
             assert (await session.call("mail__echo", x=1))[0] == 200
             assert await session.delete() == 204
-
-    with by_road(ASGI):
-        run(main())
 
 
 def answering(result: Any) -> bytes:

@@ -187,18 +187,15 @@ async def test_a_collector_that_only_ever_begins_to_answer_does_not_keep_the_pro
 
 
 @pytest.mark.holds("net/otlp", "environment")
-def test_no_proxy_of_the_environment_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_proxy_of_the_environment_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
 
-    async def main() -> None:
+    with collecting() as found:
         collector = Collector(found.url)
         await collector.send("/v1/traces", b"", 10)
         await collector.aclose()
-
-    with collecting() as found:
-        asyncio.run(main())
     assert found.bodies == [b""]
 
 

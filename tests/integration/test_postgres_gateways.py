@@ -15,7 +15,6 @@ from tests.world.patient_stores import COMMAND, EVERYWHERE
 from tests.world.postgres import cluster, database_for
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import RawServer
-from tests.world.running import run
 
 from accredit.jsonrpc.methods import Era
 from accredit.keys import write_key
@@ -78,10 +77,10 @@ async def said(port: int, posted: Posted) -> dict[str, Any]:
         return json.loads((await asked(client, posted)).body)
 
 
-def test_a_proof_that_comes_to_two_gateways_at_once_reaches_the_server_once__and_one_that_was_taken_back_never(
+async def test_a_proof_that_comes_to_two_gateways_at_once_reaches_the_server_once__and_one_that_was_taken_back_never(
     tmp_path: Path,
 ) -> None:
-    async def main(database: PostgresDatabase) -> None:
+    with database_for(tmp_path) as database:
         reading = Reading()
         async with RawServer(reading) as server:
             fleet = Fleet(tmp_path, url_of(database), server.url)
@@ -111,9 +110,6 @@ def test_a_proof_that_comes_to_two_gateways_at_once_reaches_the_server_once__and
                     assert await asyncio.to_thread(gateway.wait) == 0
                     assert "Traceback" not in gateway.stderr
                     assert "hunter2" not in gateway.stderr
-
-    with database_for(tmp_path) as database:
-        run(main(database))
 
 
 async def test_a_gateway_starts_without_its_database_and_refuses_until_it_is_there(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from tests.world.patient_stores import IMPORTS
 from tests.world.postgres import cluster, database_for
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawServer, until
-from tests.world.running import run
 
 from accredit.jsonrpc.methods import Era
 from accredit.keys import make_key, write_key
@@ -112,8 +111,8 @@ class Holding(Reading):
 
 
 @pytest.mark.parametrize("mode", ["durable", "record"])
-def test_gateways_on_many_machines_have_one_log__a_chain_each(tmp_path: Path, mode: str) -> None:
-    async def main(database: PostgresDatabase) -> None:
+async def test_gateways_on_many_machines_have_one_log__a_chain_each(tmp_path: Path, mode: str) -> None:
+    with database_for(tmp_path) as database:
         reading = Reading()
         async with RawServer(reading) as server:
             fleet = Fleet(tmp_path, database, server.url, mode)
@@ -134,12 +133,9 @@ def test_gateways_on_many_machines_have_one_log__a_chain_each(tmp_path: Path, mo
         assert all(records == covered and over and id == "mail-gateway" for records, covered, over, id in chains)
         assert fleet.sql("SELECT count(*) FROM log_open")[0][0] == 0
 
+
+async def test_a_gateway_that_is_killed_has_its_calls_closed_by_another_one_that_runs(tmp_path: Path) -> None:
     with database_for(tmp_path) as database:
-        run(main(database))
-
-
-def test_a_gateway_that_is_killed_has_its_calls_closed_by_another_one_that_runs(tmp_path: Path) -> None:
-    async def main(database: PostgresDatabase) -> None:
         holding = Holding()
         async with RawServer(holding) as server:
             fleet = Fleet(tmp_path, database, server.url)
@@ -156,14 +152,13 @@ def test_a_gateway_that_is_killed_has_its_calls_closed_by_another_one_that_runs(
                 holding.let.set()
         assert fleet.statuses() == {"mail://slow": "unknown", "mail://1": "ok", "mail://2": "ok"}
 
-    with database_for(tmp_path) as database:
-        run(main(database))
 
-
-def test_the_answer_of_a_call_that_was_closed_meanwhile_is_withheld__and_the_gateway_goes_on(tmp_path: Path) -> None:
+async def test_the_answer_of_a_call_that_was_closed_meanwhile_is_withheld__and_the_gateway_goes_on(
+    tmp_path: Path,
+) -> None:
     """A gateway stood still, its connection was lost, and another one took it for dead."""
 
-    async def main(database: PostgresDatabase) -> None:
+    with database_for(tmp_path) as database:
         holding = Holding()
         async with RawServer(holding) as server:
             fleet = Fleet(tmp_path, database, server.url)
@@ -188,15 +183,12 @@ def test_the_answer_of_a_call_that_was_closed_meanwhile_is_withheld__and_the_gat
         ((over, records),) = fleet.sql(f"SELECT over, records FROM log_writers WHERE writer = {writer}")
         assert (over, records) == (True, 1)
 
-    with database_for(tmp_path) as database:
-        run(main(database))
-
 
 @pytest.mark.parametrize("mode", ["durable", "record"])
-def test_without_its_database_nothing_is_forwarded__and_it_needs_no_restart_when_that_is_back(
+async def test_without_its_database_nothing_is_forwarded__and_it_needs_no_restart_when_that_is_back(
     tmp_path: Path, mode: str
 ) -> None:
-    async def main(database: PostgresDatabase) -> None:
+    with database_for(tmp_path) as database:
         reading = Reading()
         async with RawServer(reading) as server:
             fleet = Fleet(tmp_path, database, server.url, mode)
@@ -222,6 +214,3 @@ def test_without_its_database_nothing_is_forwarded__and_it_needs_no_restart_when
                 assert await asyncio.to_thread(each.wait) == 0
         assert "open" not in fleet.statuses().values()
         assert {target for target, status in fleet.statuses().items() if status == "ok"} == set(reading.called)
-
-    with database_for(tmp_path) as database:
-        run(main(database))

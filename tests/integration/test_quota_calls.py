@@ -96,22 +96,21 @@ async def test_a_store_that_does_not_answer_refuses_what_has_to_be_counted(trust
 
 
 @pytest.mark.slow
-def test_what_comes_at_once_to_two_workers_never_passes_together(mail: str, tmp_path: Path) -> None:
+async def test_what_comes_at_once_to_two_workers_never_passes_together(mail: str, tmp_path: Path) -> None:
     (tmp_path / "accredit.toml").write_text(
         f'[upstream]\nurl = "{mail}"\n[store]\nurl = "sqlite:///store.db"\n'
         '[[quotas]]\nby = "server"\nwindow = "1h"\ncalls = 10\n',
         "utf-8",
     )
 
-    async def main(url: str) -> list[int]:
+    with Serving("--config", "accredit.toml", "--workers", "2", folder=tmp_path) as serving:
+        url = serving.url
+
         async def one() -> int:
             process = await asyncio.to_thread(accredit, "call", "list_inbox", "--url", url, folder=tmp_path)
             return process.returncode
 
-        return list(await asyncio.gather(*(one() for _ in range(16))))
-
-    with Serving("--config", "accredit.toml", "--workers", "2", folder=tmp_path) as serving:
-        codes = asyncio.run(main(serving.url))
+        codes = list(await asyncio.gather(*(one() for _ in range(16))))
     assert sorted(codes) == [0] * 10 + [1] * 6
 
 

@@ -15,7 +15,7 @@ from tests.world.honest_server import answer_to
 from tests.world.memory import MemoryWatch
 from tests.world.raw_server import Connection, RawServer, until
 from tests.world.routes import Route
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 from tests.world.tokened import Tokened
 
 from accredit.gateway import create_app
@@ -166,10 +166,12 @@ def large(mib: int) -> Posted:
     return post(Era.LEGACY, "tools/call", {"name": "echo", "arguments": {"text": "x" * (mib * MIB - 500)}})
 
 
-def test_large_bodies_that_strangers_hold_open_take_one_budget_of_memory__which_is_given_back(tmp_path: Path) -> None:
+async def test_large_bodies_that_strangers_hold_open_take_one_budget_of_memory__which_is_given_back(
+    tmp_path: Path,
+) -> None:
     held_open = request("POST", large(4))[:-1]
 
-    async def main(gateway: Serving) -> tuple[int, float, float]:
+    with Serving("http://127.0.0.1:9/mcp", folder=tmp_path) as gateway:
         with MemoryWatch(gateway.process.pid) as watch:
             async with Crowd(gateway.port) as crowd:
                 members = await crowd.join(60, held_open)
@@ -182,10 +184,7 @@ def test_large_bodies_that_strangers_hold_open_take_one_budget_of_memory__which_
                     task.cancel()
             assert set(refused) == {503}
             await until(lambda: watch.now_mib < 40)
-        return len(refused), watch.peak_mib, watch.kept_mib
-
-    with Serving("http://127.0.0.1:9/mcp", folder=tmp_path) as gateway:
-        refused, peak, kept = run(main(gateway))
+        (refused, peak, kept) = len(refused), watch.peak_mib, watch.kept_mib
     assert refused == 44  # 16 are held
     assert peak < 160
     assert kept < 40

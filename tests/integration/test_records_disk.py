@@ -10,7 +10,6 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, RawServer, until
 from tests.world.recorded import outcomes
 from tests.world.recorded_load import Load, Upstream, ask, configure, readiness, serving, verify
-from tests.world.running import run
 from tests.world.small_disk import SmallDisk
 
 pytestmark = pytest.mark.slow
@@ -32,8 +31,8 @@ async def unready(port: int) -> Any:
                 return told
 
 
-def test_while_a_disk_is_full_nothing_is_forwarded__and_with_room_again_calls_go_on(tmp_path: Path) -> None:
-    async def main(disk: SmallDisk) -> None:
+async def test_while_a_disk_is_full_nothing_is_forwarded__and_with_room_again_calls_go_on(tmp_path: Path) -> None:
+    with SmallDisk(tmp_path, 2) as disk:
         upstream, load = Upstream(), Load()
         async with RawServer(upstream) as server:
             configure(tmp_path, f'url = "{server.url}"', db=disk.path / "accredit.db")
@@ -55,14 +54,11 @@ def test_while_a_disk_is_full_nothing_is_forwarded__and_with_room_again_calls_go
         load.check(disk.copy(tmp_path) / "accredit.db", upstream.called)
         assert verify(tmp_path)["valid"]
 
-    with SmallDisk(tmp_path, 2) as disk:
-        run(main(disk))
 
-
-def test_what_came_of_calls_on_a_full_disk_is_on_record_when_there_is_room__though_the_clients_did_not_get_it(
+async def test_what_came_of_calls_on_a_full_disk_is_on_record_when_there_is_room__though_the_clients_did_not_get_it(
     tmp_path: Path,
 ) -> None:
-    async def main(disk: SmallDisk) -> None:
+    with SmallDisk(tmp_path, 2) as disk:
         upstream = Upstream()
         async with RawServer(upstream) as server:
             configure(tmp_path, f'url = "{server.url}"', db=disk.path / "accredit.db")
@@ -92,12 +88,9 @@ def test_what_came_of_calls_on_a_full_disk_is_on_record_when_there_is_room__thou
         assert dict(found) == dict.fromkeys(["before", *targets], "ok")
         assert verify(tmp_path)["valid"]
 
-    with SmallDisk(tmp_path, 2) as disk:
-        run(main(disk))
 
-
-def test_a_disk_that_takes_no_writes_lets_no_call_through__until_it_does(tmp_path: Path) -> None:
-    async def main(disk: SmallDisk) -> None:
+async def test_a_disk_that_takes_no_writes_lets_no_call_through__until_it_does(tmp_path: Path) -> None:
+    with SmallDisk(tmp_path, 8) as disk:
         upstream, load = Upstream(), Load()
         async with RawServer(upstream) as server:
             configure(tmp_path, f'url = "{server.url}"', db=disk.path / "accredit.db")
@@ -125,15 +118,12 @@ def test_a_disk_that_takes_no_writes_lets_no_call_through__until_it_does(tmp_pat
         load.check(disk.copy(tmp_path) / "accredit.db", upstream.called)
         assert verify(tmp_path)["valid"]
 
-    with SmallDisk(tmp_path, 8) as disk:
-        run(main(disk))
-
 
 @pytest.mark.parametrize("mode", ["durable", "record"])
-def test_a_gateway_that_starts_on_a_full_disk_serves__and_refuses_until_there_is_room(
+async def test_a_gateway_that_starts_on_a_full_disk_serves__and_refuses_until_there_is_room(
     mode: str, tmp_path: Path
 ) -> None:
-    async def main(disk: SmallDisk) -> None:
+    with SmallDisk(tmp_path, 2) as disk:
         upstream = Upstream()
         async with RawServer(upstream) as server:
             configure(tmp_path, f'url = "{server.url}"', mode=mode, db=disk.path / "accredit.db")
@@ -150,6 +140,3 @@ def test_a_gateway_that_starts_on_a_full_disk_serves__and_refuses_until_there_is
         assert upstream.called == ["room"]
         disk.copy(tmp_path)
         assert verify(tmp_path)["valid"]
-
-    with SmallDisk(tmp_path, 2) as disk:
-        run(main(disk))

@@ -12,10 +12,9 @@ from tests.world.calls import compact, notification, post
 from tests.world.outcome_server import noted
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import PATIENCE, until
-from tests.world.record_signers import Kms, key_pair, kms_registered
+from tests.world.record_signers import key_pair, kms_registered
 from tests.world.recorded import FailingRecords, calls_of, outcomes, records_at, records_of, verified
 from tests.world.routes import ROUTES, Route, messages_of
-from tests.world.running import run
 from tests.world.tokened import Tokened
 
 from accredit.errors import ConfigurationError
@@ -184,10 +183,10 @@ async def test_a_refusal_stays_what_it_is_where_the_log_is_down__and_that_it_lef
 
 
 @everywhere
-def test_while_the_signer_of_records_fails_nothing_is_forwarded(name: str, trust: Trust, tmp_path: Path) -> None:
+async def test_while_the_signer_of_records_fails_nothing_is_forwarded(name: str, trust: Trust, tmp_path: Path) -> None:
     key_pair(tmp_path / "records.pem")
 
-    async def main(kms: Kms) -> None:
+    with kms_registered() as kms:
         kms.add(tmp_path / "records.pem")
         signer = load_record_signer("testkms:key", tmp_path / "records.pem.pub", tmp_path)
         async with recorded(name, trust, tmp_path, records=records_at(tmp_path / "log.db", signer=signer)) as route:
@@ -201,9 +200,6 @@ def test_while_the_signer_of_records_fails_nothing_is_forwarded(name: str, trust
             assert "result" in messages_of(await call(route, "ok"))[-1]
         found = verified(tmp_path / "log.db", load_record_key(tmp_path / "records.pem.pub"))
         assert (found.valid, found.records) == (True, 4)
-
-    with kms_registered() as kms:
-        run(main(kms))
 
 
 async def test_while_the_log_is_locked_nothing_is_forwarded(

@@ -16,7 +16,6 @@ from tests.world.patient_stores import IMPORTS
 from tests.world.raw_server import RawServer, until
 from tests.world.recorded import records_of
 from tests.world.recorded_load import LONG, Load, Upstream, configure, readiness, verify
-from tests.world.running import run
 from tests.world.small_disk import SmallDisk
 
 from accredit.attest import CallRecord, Stored, encode_envelope
@@ -113,10 +112,10 @@ class Rounds:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("small", [False, True], ids=["disk", "small-disk"])
 @pytest.mark.parametrize("count", ROUNDS)
-def test_after_kills_every_answer_has_its_record_and_nothing_else_was_forwarded(
+async def test_after_kills_every_answer_has_its_record_and_nothing_else_was_forwarded(
     count: int, small: bool, tmp_path: Path
 ) -> None:
-    async def main(disk: SmallDisk | None) -> None:
+    with SmallDisk(tmp_path, MEGABYTES) if small else contextlib.nullcontext() as disk:
         rounds = Rounds(tmp_path, disk)
         async with RawServer(rounds.upstream) as server:
             configure(tmp_path, f'url = "{server.url}"', db=disk.path / "accredit.db" if disk else None)
@@ -130,9 +129,6 @@ def test_after_kills_every_answer_has_its_record_and_nothing_else_was_forwarded(
         assert len(found["writers"]) >= count
         assert found["kept_checkpoints"] >= count - 2  # of the last one dead, and of the last one, there were none yet
         check_what_a_clock_that_steps_leaves_to_the_commands(tmp_path, db)
-
-    with SmallDisk(tmp_path, MEGABYTES) if small else contextlib.nullcontext() as disk:
-        run(main(disk))
 
 
 def check_what_a_clock_that_steps_leaves_to_the_commands(folder: Path, db: Path) -> None:

@@ -1,6 +1,5 @@
 """Tokens before servers that are guarded by themselves, of both SDKs: in each place and era, with proofs and alone."""
 
-import asyncio
 import contextlib
 import json
 import logging
@@ -140,26 +139,23 @@ async def ask(
 @pytest.mark.holds("server/gate", "removal")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_guard_takes_a_token_from_each_place__and_neither_tool_nor_log_sees_it(
+async def test_a_guard_takes_a_token_from_each_place__and_neither_tool_nor_log_sees_it(
     kind: str, era: Era, world: Tokened, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     good, bad = world.token(), world.token(aud="https://other.example")
     answers: list[Any] = []
 
-    async def main() -> None:
-        for place in PLACES:  # a new server each time: the first message of a process may be a call
-            made = guarded(kind, rules(world, tmp_path))
-            async with RunningGateway(made.app) as running:
-                for token in (good, bad, good):
-                    params, headers = with_token(place, token)
-                    answers.append(await ask(running.port, params, headers, era))
-                missing = await ask(running.port, {"name": "seen", "arguments": {}}, [], era)
-                assert missing["error"]["code"] == -31011
-                assert missing["error"]["data"] == {"error": "missing_token"}
-            assert made.ran == ["seen", "seen"], answers
-
-    asyncio.run(main())
+    for place in PLACES:  # a new server each time: the first message of a process may be a call
+        made = guarded(kind, rules(world, tmp_path))
+        async with RunningGateway(made.app) as running:
+            for token in (good, bad, good):
+                params, headers = with_token(place, token)
+                answers.append(await ask(running.port, params, headers, era))
+            missing = await ask(running.port, {"name": "seen", "arguments": {}}, [], era)
+            assert missing["error"]["code"] == -31011
+            assert missing["error"]["data"] == {"error": "missing_token"}
+        assert made.ran == ["seen", "seen"], answers
     for answer in answers[1::3]:
         assert answer["error"]["code"] == -31010
         assert answer["error"]["data"] == {"error": "invalid_token"}
@@ -178,40 +174,34 @@ def test_a_guard_takes_a_token_from_each_place__and_neither_tool_nor_log_sees_it
 @pytest.mark.holds("policy/authorizer", "verified")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_guard_refuses_a_session_s_token(kind: str, era: Era, world: Tokened, tmp_path: Path) -> None:
-    async def main() -> None:
-        made = guarded(kind, rules(world, tmp_path))
-        async with RunningGateway(made.app) as running:
-            params, headers = with_token("header", world.token(session="a"))
-            answer = await ask(
-                running.port, params, [*headers, ("Mcp-Session-Id", "a")] if era is Era.MODERN else headers, era
-            )
-            assert "good in one session" in answer["error"]["message"]
-        assert made.ran == []
-
-    asyncio.run(main())
+async def test_a_guard_refuses_a_session_s_token(kind: str, era: Era, world: Tokened, tmp_path: Path) -> None:
+    made = guarded(kind, rules(world, tmp_path))
+    async with RunningGateway(made.app) as running:
+        params, headers = with_token("header", world.token(session="a"))
+        answer = await ask(
+            running.port, params, [*headers, ("Mcp-Session-Id", "a")] if era is Era.MODERN else headers, era
+        )
+        assert "good in one session" in answer["error"]["message"]
+    assert made.ran == []
 
 
 @pytest.mark.holds("server/tokens", "verification")
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_guard_refuses_a_token_that_names_a_gateway_s_configuration__it_has_none_to_compare(
+async def test_a_guard_refuses_a_token_that_names_a_gateway_s_configuration__it_has_none_to_compare(
     kind: str, world: Tokened, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        made = guarded(kind, rules(world, tmp_path))
-        async with RunningGateway(made.app) as running:
-            for place in PLACES:
-                params, headers = with_token(place, world.token(policy_digest="a" * 64))
-                answer = await ask(running.port, params, headers)
-                assert "issued under another configuration" in answer["error"]["message"]
-        assert made.ran == []
-
-    asyncio.run(main())
+    made = guarded(kind, rules(world, tmp_path))
+    async with RunningGateway(made.app) as running:
+        for place in PLACES:
+            params, headers = with_token(place, world.token(policy_digest="a" * 64))
+            answer = await ask(running.port, params, headers)
+            assert "issued under another configuration" in answer["error"]["message"]
+    assert made.ran == []
 
 
 @pytest.mark.holds("server/tokens", "places")
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_header_decides_and_a_bad_one_is_not_rescued(kind: str, world: Tokened, tmp_path: Path) -> None:
+async def test_the_header_decides_and_a_bad_one_is_not_rescued(kind: str, world: Tokened, tmp_path: Path) -> None:
     good, other, bad = world.token(), world.token(sub="agent-8"), world.token(exp=7)
     cases: list[tuple[list[str], dict[str, Any], dict[str, Any], Any]] = [
         ([f"Bearer {bad}"], {"_token": good}, {"token": good}, "invalid_token"),
@@ -230,131 +220,113 @@ def test_the_header_decides_and_a_bad_one_is_not_rescued(kind: str, world: Token
         (["Bearer " + "a" * 40_000], {}, {"token": good}, "invalid_token"),
     ]
 
-    async def main() -> None:
-        made = guarded(kind, rules(world, tmp_path))
-        async with RunningGateway(made.app) as running:
-            for headers, arguments, meta, expected in cases:
-                params = {"name": "seen", "arguments": arguments, "_meta": meta}
-                answer = await ask(running.port, params, [("Authorization", value) for value in headers])
-                if "error" in answer:
-                    assert answer["error"]["data"]["error"] == expected
-                else:
-                    assert json.loads(answer["result"]["content"][0]["text"])["token"][1] == expected
-
-    asyncio.run(main())
+    made = guarded(kind, rules(world, tmp_path))
+    async with RunningGateway(made.app) as running:
+        for headers, arguments, meta, expected in cases:
+            params = {"name": "seen", "arguments": arguments, "_meta": meta}
+            answer = await ask(running.port, params, [("Authorization", value) for value in headers])
+            if "error" in answer:
+                assert answer["error"]["data"]["error"] == expected
+            else:
+                assert json.loads(answer["result"]["content"][0]["text"])["token"][1] == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_calls_and_lists_of_every_kind_need_a_token_and_nothing_else_does(
+async def test_calls_and_lists_of_every_kind_need_a_token_and_nothing_else_does(
     kind: str, world: Tokened, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        made = guarded(kind, rules(world, tmp_path))
-        asked = [
-            ("resources/read", {"uri": "mail://inbox"}),
-            ("prompts/get", {"name": "greet", "arguments": {"name": "Ada"}}),
-            *((method, {}) for method in ("tools/list", "resources/list", "resources/templates/list", "prompts/list")),
-        ]
-        async with RunningGateway(made.app) as running:
-            for method, params in asked:
-                assert (await ask(running.port, params, [], method=method))["error"]["code"] == -31011
-                brought = {**params, "_meta": {"token": world.token()}}
-                assert "result" in await ask(running.port, brought, [], method=method)
-            pinged = await ask(running.port, {"_meta": {"token": "bad"}}, [], Era.LEGACY, "ping")
-            assert "result" in pinged
-        assert made.ran == ["mail://inbox", "greet"]
-
-    asyncio.run(main())
+    made = guarded(kind, rules(world, tmp_path))
+    asked = [
+        ("resources/read", {"uri": "mail://inbox"}),
+        ("prompts/get", {"name": "greet", "arguments": {"name": "Ada"}}),
+        *((method, {}) for method in ("tools/list", "resources/list", "resources/templates/list", "prompts/list")),
+    ]
+    async with RunningGateway(made.app) as running:
+        for method, params in asked:
+            assert (await ask(running.port, params, [], method=method))["error"]["code"] == -31011
+            brought = {**params, "_meta": {"token": world.token()}}
+            assert "result" in await ask(running.port, brought, [], method=method)
+        pinged = await ask(running.port, {"_meta": {"token": "bad"}}, [], Era.LEGACY, "ping")
+        assert "result" in pinged
+    assert made.ran == ["mail://inbox", "greet"]
 
 
 @pytest.mark.holds("policy/authorizer", "tool")
 @pytest.mark.parametrize("kind", KINDS)
-def test_lists_and_calls_agree_on_the_tools_of_a_token__before_a_guarded_server_too(
+async def test_lists_and_calls_agree_on_the_tools_of_a_token__before_a_guarded_server_too(
     kind: str, world: Tokened, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        made = guarded(kind, rules(world, tmp_path))
-        async with reached(made, world.token()) as client:
-            assert await call(client, "open_door", {}, token=world.token()) == "open"  # proofs are not judged
-            some = world.token(allowed_tools=["seen", "list_inbox", "pay"], denied_tools=["pay"])
-            listed = await client.list_tools(meta=types.RequestParamsMeta(token=some))
-            assert {tool.name for tool in listed.tools} == {"seen", "list_inbox"}
-            refused = await refusal(client, "pay", {"amount": 1, "currency": "EUR"}, token=some)
-            assert (refused["code"], refused["data"]) == (-31010, {"error": "insufficient_scope"})
-            assert await call(client, "list_inbox", {}, token=some) == "empty"
-            assert made.ran == ["open_door", "list_inbox"]
-
-    asyncio.run(main())
+    made = guarded(kind, rules(world, tmp_path))
+    async with reached(made, world.token()) as client:
+        assert await call(client, "open_door", {}, token=world.token()) == "open"  # proofs are not judged
+        some = world.token(allowed_tools=["seen", "list_inbox", "pay"], denied_tools=["pay"])
+        listed = await client.list_tools(meta=types.RequestParamsMeta(token=some))
+        assert {tool.name for tool in listed.tools} == {"seen", "list_inbox"}
+        refused = await refusal(client, "pay", {"amount": 1, "currency": "EUR"}, token=some)
+        assert (refused["code"], refused["data"]) == (-31010, {"error": "insufficient_scope"})
+        assert await call(client, "list_inbox", {}, token=some) == "empty"
+        assert made.ran == ["open_door", "list_inbox"]
 
 
-def test_a_tool_that_calls_others_by_name_does_not_lead_around_the_token_s_tools(
+async def test_a_tool_that_calls_others_by_name_does_not_lead_around_the_token_s_tools(
     world: Tokened, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        made = guarded("fastmcp", rules(world, tmp_path))
-        async with reached(made, world.token()) as client:
-            some = types.RequestParamsMeta(token=world.token(allowed_tools=["relay", "list_inbox"]))
-            assert not (await client.call_tool("relay", {"name": "list_inbox"}, meta=some)).is_error
-            assert (await client.call_tool("relay", {"name": "send_email"}, meta=some)).is_error
-            assert made.ran == ["relay", "list_inbox", "relay"]
-
-    asyncio.run(main())
+    made = guarded("fastmcp", rules(world, tmp_path))
+    async with reached(made, world.token()) as client:
+        some = types.RequestParamsMeta(token=world.token(allowed_tools=["relay", "list_inbox"]))
+        assert not (await client.call_tool("relay", {"name": "list_inbox"}, meta=some)).is_error
+        assert (await client.call_tool("relay", {"name": "send_email"}, meta=some)).is_error
+        assert made.ran == ["relay", "list_inbox", "relay"]
 
 
 @pytest.mark.holds("policy/authorizer", "tool")
-def test_another_name_of_a_tool_does_not_lead_around_what_its_token_lacks_or_denies(
+async def test_another_name_of_a_tool_does_not_lead_around_what_its_token_lacks_or_denies(
     world: Tokened, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        made = guarded("fastmcp", rules(world, tmp_path, tool_scopes={"refund": "money"}))
-        app, server = FastMCPApp("desk"), cast("FastMCP[Any]", made.server)
+    made = guarded("fastmcp", rules(world, tmp_path, tool_scopes={"refund": "money"}))
+    app, server = FastMCPApp("desk"), cast("FastMCP[Any]", made.server)
 
-        @app.tool(model=True)
-        def refund() -> str:
-            made.ran.append("refund")
-            return "done"
+    @app.tool(model=True)
+    def refund() -> str:
+        made.ran.append("refund")
+        return "done"
 
-        server.add_provider(app)
-        other = hashed_backend_name("desk", "refund")
-        async with reached(made, world.token(scope="other money")) as client:
-            denied = world.token(scope="other money", denied_tools=["refund"])
-            for name in ("refund", other):
-                for token in (world.token(scope="other"), denied):
-                    assert (await refusal(client, name, {}, token=token))["data"] == {"error": "insufficient_scope"}
-            assert made.ran == []
-            sent: Any = {"name": other, "arguments": {}, "_meta": {"token": world.token(scope="other money")}}
-            called = types.CallToolRequest(params=types.CallToolRequestParams.model_validate(sent))
-            done = await client.session.send_request(called, types.CallToolResult)
-            assert made.ran == ["refund"], done
-            # What the server does not have is not passed on to it.
-            unknown = await refusal(client, hashed_backend_name("desk", "wipe"), {}, token=world.token(scope="money"))
-            assert (unknown["code"], unknown["data"]["error"]) == (-32602, "unknown_tool")
-
-    asyncio.run(main())
+    server.add_provider(app)
+    other = hashed_backend_name("desk", "refund")
+    async with reached(made, world.token(scope="other money")) as client:
+        denied = world.token(scope="other money", denied_tools=["refund"])
+        for name in ("refund", other):
+            for token in (world.token(scope="other"), denied):
+                assert (await refusal(client, name, {}, token=token))["data"] == {"error": "insufficient_scope"}
+        assert made.ran == []
+        sent: Any = {"name": other, "arguments": {}, "_meta": {"token": world.token(scope="other money")}}
+        called = types.CallToolRequest(params=types.CallToolRequestParams.model_validate(sent))
+        done = await client.session.send_request(called, types.CallToolResult)
+        assert made.ran == ["refund"], done
+        # What the server does not have is not passed on to it.
+        unknown = await refusal(client, hashed_backend_name("desk", "wipe"), {}, token=world.token(scope="money"))
+        assert (unknown["code"], unknown["data"]["error"]) == (-32602, "unknown_tool")
 
 
 @pytest.mark.holds("policy/authorizer", "tool")
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_token_that_may_be_left_out_has_to_be_good_where_it_is__and_for_tools_that_ask_for_a_scope(
+async def test_a_token_that_may_be_left_out_has_to_be_good_where_it_is__and_for_tools_that_ask_for_a_scope(
     kind: str, world: Tokened, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        made = guarded(kind, rules(world, tmp_path, required=False, tool_scopes={"pay": "money"}))
-        euros = {"amount": 1, "currency": "EUR"}
-        async with reached(made, world.token()) as client:
-            assert await call(client, "list_inbox", {}) == "empty"
-            assert (await refusal(client, "list_inbox", {}, token="bad"))["code"] == -31010
-            assert (await refusal(client, "pay", euros))["code"] == -31011
-            lacking = await refusal(client, "pay", euros, token=world.token(scope="other"))
-            assert lacking["data"] == {"error": "insufficient_scope"}
-            assert await call(client, "pay", euros, token=world.token(scope="other money"))
-
-    asyncio.run(main())
+    made = guarded(kind, rules(world, tmp_path, required=False, tool_scopes={"pay": "money"}))
+    euros = {"amount": 1, "currency": "EUR"}
+    async with reached(made, world.token()) as client:
+        assert await call(client, "list_inbox", {}) == "empty"
+        assert (await refusal(client, "list_inbox", {}, token="bad"))["code"] == -31010
+        assert (await refusal(client, "pay", euros))["code"] == -31011
+        lacking = await refusal(client, "pay", euros, token=world.token(scope="other"))
+        assert lacking["data"] == {"error": "insufficient_scope"}
+        assert await call(client, "pay", euros, token=world.token(scope="other money"))
 
 
 @pytest.mark.holds("policy/decide", "token-subject")
 @pytest.mark.parametrize("kind", KINDS)
-def test_with_proofs_both_must_pass_and_may_have_to_name_one_agent(
+async def test_with_proofs_both_must_pass_and_may_have_to_name_one_agent(
     kind: str, world: Tokened, trust: Trust, tmp_path: Path
 ) -> None:
     def proof(name: str = "seen", **arguments: Any) -> Any:
@@ -362,66 +334,57 @@ def test_with_proofs_both_must_pass_and_may_have_to_name_one_agent(
             trust.chain(), "tools/call", {"name": name, "arguments": arguments}, Signed(scope="email:read")
         )
 
-    async def main() -> None:
-        tokens = rules(world, tmp_path, bind_agent=True)
-        made = guarded(kind, tokens, [trust.owner.public_key], binding="required")
-        async with reached(made, world.token()) as client:
-            mine = world.token(sub=trust.agent.id)
-            assert (await refusal(client, "seen", {}, proof()))["code"] == -31011
-            assert (await refusal(client, "seen", {}, token=mine))["code"] == -31001
-            swapped = await refusal(client, "seen", {}, proof(), token=world.token())
-            assert (swapped["code"], swapped["data"]["error"]) == (-31003, "ratify_invalid")
-            assert swapped["data"]["reason"].startswith("token_mismatch")
-            assert made.ran == []
-            shown = json.loads(await call(client, "seen", {"a": 1}, proof(a=1), token=mine))
-            assert shown["authority"] == shown["told"]["token_subject"] == trust.agent.id
-            assert shown["told"]["principal_id"] == trust.owner.id
-            # What is signed is what the tool gets: without a token, and with an argument of its own.
-            assert await call(client, "seen", {"a": 1, "_token": mine}, proof(a=1))
-            if kind == "fastmcp":
-                own = await call(client, "keyed", {"_token": "x"}, proof("keyed", _token="x"), token=mine)
-                assert own == "x"
-
-    asyncio.run(main())
+    tokens = rules(world, tmp_path, bind_agent=True)
+    made = guarded(kind, tokens, [trust.owner.public_key], binding="required")
+    async with reached(made, world.token()) as client:
+        mine = world.token(sub=trust.agent.id)
+        assert (await refusal(client, "seen", {}, proof()))["code"] == -31011
+        assert (await refusal(client, "seen", {}, token=mine))["code"] == -31001
+        swapped = await refusal(client, "seen", {}, proof(), token=world.token())
+        assert (swapped["code"], swapped["data"]["error"]) == (-31003, "ratify_invalid")
+        assert swapped["data"]["reason"].startswith("token_mismatch")
+        assert made.ran == []
+        shown = json.loads(await call(client, "seen", {"a": 1}, proof(a=1), token=mine))
+        assert shown["authority"] == shown["told"]["token_subject"] == trust.agent.id
+        assert shown["told"]["principal_id"] == trust.owner.id
+        # What is signed is what the tool gets: without a token, and with an argument of its own.
+        assert await call(client, "seen", {"a": 1, "_token": mine}, proof(a=1))
+        if kind == "fastmcp":
+            own = await call(client, "keyed", {"_token": "x"}, proof("keyed", _token="x"), token=mine)
+            assert own == "x"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_keys_come_from_the_issuer__and_while_they_can_t_be_had_nothing_runs(kind: str) -> None:
-    async def main() -> None:
-        async with RunningIssuer() as issuer:
-            trusted = TrustedIssuer(issuer.url, AUDIENCE, jwks_url=issuer.jwks_url)
-            made = guarded(kind, TokenRules([trusted]))
-            async with reached(made, issuer.token()) as client:
-                assert await call(client, "list_inbox", {}, token=issuer.token()) == "empty"
-            await made.guard.aclose()
-            gone = issuer.url
-        made = guarded(kind, TokenRules([TrustedIssuer(gone, AUDIENCE, jwks_url=f"{gone}/jwks.json")]))
-        async with reached(made) as client:
-            refused = await refusal(client, "list_inbox", {}, token=issuer.token())
-            assert refused["code"] == -32603
-            assert refused["data"]["retry_after_seconds"] >= 1
-            assert gone not in refused["message"]
-            assert made.ran == []
+async def test_keys_come_from_the_issuer__and_while_they_can_t_be_had_nothing_runs(kind: str) -> None:
+    async with RunningIssuer() as issuer:
+        trusted = TrustedIssuer(issuer.url, AUDIENCE, jwks_url=issuer.jwks_url)
+        made = guarded(kind, TokenRules([trusted]))
+        async with reached(made, issuer.token()) as client:
+            assert await call(client, "list_inbox", {}, token=issuer.token()) == "empty"
         await made.guard.aclose()
-
-    asyncio.run(main())
+        gone = issuer.url
+    made = guarded(kind, TokenRules([TrustedIssuer(gone, AUDIENCE, jwks_url=f"{gone}/jwks.json")]))
+    async with reached(made) as client:
+        refused = await refusal(client, "list_inbox", {}, token=issuer.token())
+        assert refused["code"] == -32603
+        assert refused["data"]["retry_after_seconds"] >= 1
+        assert gone not in refused["message"]
+        assert made.ran == []
+    await made.guard.aclose()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_http_the_message_alone_carries_a_token(kind: str, world: Tokened, tmp_path: Path) -> None:
-    async def main() -> None:
-        made = guarded(kind, rules(world, tmp_path))
-        server: Any = made.server
-        below = server._mcp_server if isinstance(server, FastMCP) else server  # pyright: ignore[reportPrivateUsage]
-        async with Client(below, read_timeout_seconds=PATIENCE) as client:
-            await client.list_tools(meta=types.RequestParamsMeta(token=world.token()))
-            assert (await refusal(client, "seen", {}))["code"] == -31011
-            for arguments, meta in (({}, {"token": world.token()}), ({"_token": world.token()}, {})):
-                shown = await call(client, "seen", arguments, **meta)
-                assert world.mark(world.token()).decode() not in shown
-                assert json.loads(shown)["token"] == [ISSUER, "agent-7"]
-
-    asyncio.run(main())
+async def test_without_http_the_message_alone_carries_a_token(kind: str, world: Tokened, tmp_path: Path) -> None:
+    made = guarded(kind, rules(world, tmp_path))
+    server: Any = made.server
+    below = server._mcp_server if isinstance(server, FastMCP) else server  # pyright: ignore[reportPrivateUsage]
+    async with Client(below, read_timeout_seconds=PATIENCE) as client:
+        await client.list_tools(meta=types.RequestParamsMeta(token=world.token()))
+        assert (await refusal(client, "seen", {}))["code"] == -31011
+        for arguments, meta in (({}, {"token": world.token()}), ({"_token": world.token()}, {})):
+            shown = await call(client, "seen", arguments, **meta)
+            assert world.mark(world.token()).decode() not in shown
+            assert json.loads(shown)["token"] == [ISSUER, "agent-7"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -36,6 +36,7 @@ async def test_clients_of_older_revisions_get_no_event_without_data() -> None:
         assert [event.id async for event in events_of(client)] == ["1-1", "1-2"]
 
 
+@pytest.mark.holds("gateway/upstream/stdio/session", "responses")
 async def test_the_servers_request_goes_out_on_the_open_answer_and_the_clients_response_comes_back() -> None:
     async with Bridge() as bridge, RawClient(bridge.port) as client:
         session = await bridge.session()

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.world.calls import Posted, compact, meta, notification, post
+from tests.world.calls import Posted, compact, meta, post
 from tests.world.refusals import MISMATCH, PARAMS, is_refused, passes, told
 
 from accredit.jsonrpc.methods import Era
@@ -79,9 +79,3 @@ AGREEMENTS = {
 @pytest.mark.parametrize("name", AGREEMENTS)
 async def test_headers_that_agree_with_the_body_pass(name: str) -> None:
     assert (await passes(AGREEMENTS[name])).status == 200
-
-
-@pytest.mark.parametrize("changed", ["tools/call", "NOTIFICATIONS/CANCELLED"])
-async def test_a_modern_notification_agrees_with_its_header_too(changed: str) -> None:
-    asked = notification(Era.MODERN).without_header("Mcp-Method").and_header("Mcp-Method", changed)
-    await is_refused(asked, 400, told(MISMATCH, differs("Mcp-Method")))

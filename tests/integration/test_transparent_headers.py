@@ -101,19 +101,6 @@ async def test_a_query_reaches_the_upstream() -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_body_sent_in_chunks_arrives_whole(era: Era) -> None:
-    async with World(sends(http(response()))) as world, world.client() as client:
-        asked = post(era)
-        chunks = b"".join(b"%x\r\n%s\r\n" % (1, asked.body[at : at + 1]) for at in range(len(asked.body)))
-        headers = [*asked.headers, ("Transfer-Encoding", "chunked")]
-        await client.ask("POST", "/mcp", headers, chunks + b"0\r\n\r\n")
-        assert (await client.answer()).body == response()
-        seen = world.upstream.requests[-1]
-        assert (seen.body, seen.header("content-length")) == (asked.body, str(len(asked.body)))
-        assert seen.header("transfer-encoding") is None
-
-
-@pytest.mark.parametrize("era", ERAS)
 async def test_a_client_that_waits_for_100_continue_gets_it_from_the_gateway(era: Era) -> None:
     async with World(sends(http(response()))) as world, world.client() as client:
         asked = post(era)
@@ -129,11 +116,7 @@ async def test_a_client_that_waits_for_100_continue_gets_it_from_the_gateway(era
     ("accepted", "sent"),
     [
         (None, "identity"),
-        ("identity", "identity"),
         ("gzip, deflate, br, zstd", "gzip, deflate, br"),
-        ("zstd", "identity"),
-        ("gzip;q=0, br", "br"),
-        ("*", "gzip, deflate, br"),
     ],
 )
 async def test_only_codings_that_the_client_accepts_and_the_gateway_decodes_are_asked_for(

@@ -50,12 +50,6 @@ async def test_what_is_no_host_is_not_quoted__it_would_be_copied_into_a_configur
     await is_refused(from_host(host), 403, told(INVALID, NO_HOST))
 
 
-async def test_a_configured_host_may_ask() -> None:
-    assert (await passes(from_host("mcp.example:443"), allowed_hosts=("mcp.example",))).status == 200
-    allowed = ("mcp.example", "127.0.0.1")
-    await is_refused(from_host("localhost"), 403, add_host("localhost"), allowed_hosts=allowed)
-
-
 @pytest.mark.parametrize(
     "origin",
     [
@@ -132,14 +126,6 @@ async def test_another_path_is_nobody_s(path: str) -> None:
             assert answer.status == 404
             assert json.loads(answer.body)["error"]["code"] == INVALID
         assert world.upstream.requests == []
-
-
-async def test_the_endpoint_s_path_may_be_spelled_with_escapes() -> None:
-    async with World(sends(http(response()))) as world, world.client() as client:
-        asked = post(Era.LEGACY, id=1)
-        await client.ask("POST", "/%6dcp", asked.headers, asked.body)
-        assert (await client.answer()).body == response(1)
-        assert world.upstream.requests[-1].target == "/mcp"
 
 
 _TYPE = told(INVALID, "Content-Type must be application/json")
@@ -237,18 +223,6 @@ async def test_a_message_that_two_readers_could_read_differently_is_refused(name
     await is_refused(posted, 400, told(code, message, id))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '"name":"x","arguments":{"Name":1,"name":2,"NAME":3}',
-        '"name":"x","extension":{"a":{"a":{"a":1}}}',
-        '"name":"x","_meta":{"vendor/Key":1}',
-    ],
-)
-async def test_names_that_are_the_tool_s_own_pass(text: str) -> None:
-    assert (await passes(call(text))).status == 200
-
-
 # --- batches ----------------------------------------------------------------------------------------
 
 
@@ -265,17 +239,6 @@ def version(text: str) -> tuple[str, str]:
 async def test_a_batch_is_refused_where_the_revision_does_not_know_it(revision: str) -> None:
     body = told(INVALID, "Invalid Request: a batch is valid in revision 2025-03-26 only")
     await is_refused(batched(version(revision)), 400, body)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (b"[]", "a batch has 1 to 100 messages"),
-        (b"[" + b",".join([post(Era.LEGACY).body] * 2) + b"]", "two requests of a batch have the same id"),
-    ],
-)
-async def test_a_bad_batch_is_refused_where_batches_are_allowed(text: bytes, message: str) -> None:
-    await is_refused(batched(version("2025-03-26"), body=text), 400, told(INVALID, "Invalid Request: " + message))
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18"])

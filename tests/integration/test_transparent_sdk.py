@@ -2,7 +2,6 @@
 without it."""
 
 import asyncio
-import json
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator
@@ -17,14 +16,11 @@ from mcp.client.sse import sse_client
 from mcp.client.subscriptions import ToolsListChanged
 from mcp.shared.exceptions import MCPError
 from tests.integration.conftest import SdkServer
-from tests.world.calls import initialize, post
-from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, until
 from tests.world.running import RunningGateway
 from tests.world.sdk import EVERYTHING, LEGACY, MODERN, on_elicit, on_roots, on_sample, text_of
 
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream
-from accredit.jsonrpc.methods import Era
 
 pytestmark = pytest.mark.slow
 
@@ -65,14 +61,6 @@ async def test_lists_calls_progress_resources_and_prompts(upstream: Upstream, mo
         with pytest.raises(MCPError) as refused:
             await client.call_tool("no_such_tool")
         assert refused.value.error.code == types.INVALID_PARAMS
-
-
-@pytest.mark.parametrize("mode", [LEGACY, MODERN])
-async def test_calls_at_the_same_time_do_not_mix(upstream: Upstream, mode: str) -> None:
-    names = ["test_simple_text", "test_tool_with_progress"] * 10
-    async with through_gateway(upstream, mode) as client:
-        told = await asyncio.gather(*[client.call_tool(name) for name in names])
-        assert [("Reached" in text_of(result)) for result in told] == [False, True] * 10
 
 
 async def test_requests_of_a_legacy_server_reach_the_client_and_its_answers_go_back(upstream: Upstream) -> None:
@@ -131,40 +119,6 @@ async def test_a_header_parameter_passes(upstream: Upstream) -> None:
         await client.list_tools()
         told = await client.call_tool("test_header_parameter", {"region": "eu \u20ac"})
         assert text_of(told) == "region=eu \u20ac"
-
-
-async def test_the_end_of_a_session_ends_it_on_the_server(sdk_server: SdkServer) -> None:
-    async with (
-        RunningGateway(GatewaySettings(HttpUpstream(sdk_server.url))) as gateway,
-        RawClient(gateway.port) as client,
-    ):
-        asked = initialize()
-        await client.ask("POST", "/mcp", asked.headers, asked.body)
-        begun = await client.answer()
-        session = begun.header("mcp-session-id")
-        assert begun.status == 200
-        assert session is not None
-        own = [("Mcp-Session-Id", session), ("MCP-Protocol-Version", "2025-11-25")]
-        listing = post(Era.LEGACY, "tools/list").without_header("Mcp-Session-Id")
-        for ended, status in ((False, 200), (True, 404)):
-            if ended:
-                await client.ask("DELETE", "/mcp", own)
-                assert (await client.answer()).status == 200
-            await client.ask("POST", "/mcp", [*listing.headers, own[0]], listing.body)
-            assert (await client.answer()).status == status
-
-
-async def test_an_unsupported_version_is_the_server_s_to_refuse(sdk_server: SdkServer) -> None:
-    async with (
-        RunningGateway(GatewaySettings(HttpUpstream(sdk_server.url))) as gateway,
-        RawClient(gateway.port) as client,
-    ):
-        asked = post(Era.MODERN, "tools/list").without_header("MCP-Protocol-Version")
-        body = asked.body.replace(b"2026-07-28", b"2099-01-01")
-        await client.ask("POST", "/mcp", [*asked.headers, ("MCP-Protocol-Version", "2099-01-01")], body)
-        answer = await client.answer()
-        assert answer.status == 400
-        assert json.loads(answer.body)["error"]["data"]["requested"] == "2099-01-01"
 
 
 @pytest.fixture

@@ -105,27 +105,6 @@ async def test_a_client_that_goes_away_before_its_request_is_whole_is_never_hear
         await world.recovered(Era.LEGACY)
 
 
-async def test_one_client_that_goes_away_cancels_nobody_else() -> None:
-    released = asyncio.Event()
-
-    async def script(connection: Connection, request: RawRequest) -> None:
-        if request.header("x-waits"):
-            await released.wait()
-            await connection.send(http(response()))
-            return
-        await connection.peer_closed()
-        released.set()
-        raise ConnectionAbortedError
-
-    async with World(script) as world:
-        waiting = asyncio.create_task(world.ask(post(Era.LEGACY).and_header("X-Waits", "1")))
-        async with world.client() as client:
-            await world.send(client, post(Era.LEGACY))
-            await world.upstream.until(lambda server: len(server.requests) == 2)
-        assert (await waiting).body == response()
-        await world.recovered(Era.LEGACY)
-
-
 # --- a client that is slow --------------------------------------------------------------------------
 
 
@@ -194,21 +173,6 @@ async def test_a_client_that_never_reads_is_given_up__it_would_hold_its_answer_i
             await world.upstream.until(lambda server: len(server.requests) == 1)
             await until(lambda: not world.gateway.state.tasks)
             await until(lambda: not world.gateway.state.connections)
-        await world.recovered(Era.LEGACY)
-
-
-async def test_a_client_that_stops_reading_and_goes_away_leaves_nothing_behind() -> None:
-    async def script(connection: Connection, request: RawRequest) -> None:
-        await connection.send(STREAM_HEAD)
-        while True:
-            await connection.send(chunk(event(log_message("a" * 60 * KIB))))
-
-    async with World(script) as world:
-        async with world.client(buffer=64 * KIB) as client:
-            await world.send(client, post(Era.LEGACY))
-            await asyncio.sleep(0.3)  # the buffers fill up
-            client.writer.transport.abort()
-        await world.upstream.until(lambda server: server.open == 0)
         await world.recovered(Era.LEGACY)
 
 

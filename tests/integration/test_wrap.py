@@ -134,15 +134,6 @@ def test_good_lines_pass_both_ways_byte_for_byte(tmp_path: Path) -> None:
         assert [entry["line"] for entry in logged] == [there.decode()]
 
 
-def test_a_host_that_drops_the_dashes_gets_the_same_server(tmp_path: Path) -> None:
-    line = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-    done = subprocess.run(
-        [*command(), "wrap", "/bin/sh", "-c", "read -r line; echo '{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}'; cat"],
-        input=line + b"\n", capture_output=True, cwd=tmp_path, env=environment(), timeout=PATIENCE, check=False,
-    )  # fmt: skip
-    assert json.loads(done.stdout.splitlines()[0])["result"] == {}
-
-
 def test_nothing_but_messages_is_written_to_stdout(tmp_path: Path) -> None:
     with wrapped(tmp_path) as wrap:
         wrap.initialize()
@@ -214,13 +205,6 @@ def test_a_bad_answer_becomes_a_clean_error(tmp_path: Path, name: str, detail: s
         error = {"code": -32000, "message": "Invalid upstream JSON-RPC response", "data": detail}
         assert wrap.call(name, "mine") == {"jsonrpc": "2.0", "id": "mine", "error": error}
         assert text_of(wrap.call("echo", a=1)) == {"a": 1}
-
-
-def test_lines_that_are_nobodys_are_dropped(tmp_path: Path) -> None:
-    with wrapped(tmp_path) as wrap:
-        for id, name in enumerate(("chatter", "double", "latin", "other_id")):
-            assert wrap.call(name, id) == {"jsonrpc": "2.0", "id": id, "result": {"sound": True}}
-        assert wrap.call("nameless", "n")["id"] == "n"
 
 
 @pytest.mark.holds("gateway/upstream/stdio/pending_calls", "long-line")
@@ -318,14 +302,6 @@ def test_a_host_that_has_closed_its_side_is_told_nothing_that_its_server_does_no
         wrap.stdin.close()
         assert wrap.line() == b""
         assert wrap.wait() == 0
-
-
-def test_files_may_be_its_stdin_and_stdout(tmp_path: Path) -> None:
-    (tmp_path / "in").write_bytes(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
-    with (tmp_path / "in").open("rb") as stdin, (tmp_path / "out").open("wb") as stdout:
-        wrap = [*command(), "wrap", "--", *raw_command()]
-        subprocess.run(wrap, stdin=stdin, stdout=stdout, check=True, cwd=tmp_path, env=environment(), timeout=PATIENCE)
-    assert json.loads((tmp_path / "out").read_bytes())["id"] == 1
 
 
 @pytest.mark.slow

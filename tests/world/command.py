@@ -9,7 +9,6 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tests.world.raw_server import PATIENCE
@@ -100,9 +99,7 @@ class Serving:
         self.url, self.port = found[1], int(found[2])
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._kill()
 
     @property

@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tests.world.calls import compact
@@ -31,9 +30,7 @@ class Connected:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(PATIENCE)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from types import TracebackType
 from typing import Self
 
 from tests.world.calls import Posted
@@ -20,9 +19,7 @@ class Crowd:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for member in self.members:
             await member.leave()
 

@@ -11,7 +11,6 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tests.world.command import environment, wait_until
@@ -74,9 +73,7 @@ class Desk:
         self.url, self.port = found[1], int(found[2])
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     @property
@@ -100,6 +97,21 @@ class Desk:
         assert self.tell({"open": True}) == {"opened": "terminal"}
         wait_until(lambda: len(_LINK.findall(self.stderr)) > before)
         return self.link()
+
+    def page(self, context: Any, path: str = "/") -> Any:
+        """A new page of a browser's context, signed in and at a path."""
+        page = context.new_page()
+        page.goto(self.new_link())
+        page.wait_for_selector("nav a")
+        if path != "/":
+            page.goto(self.url + path)
+        return page
+
+    def asked(self, ask: Ask) -> "Line":
+        """The line on which an agent waits for the answer to this ask."""
+        line = Line(self.socket)
+        assert line.tell({"ask": ask.to_dict()})["state"] == "pending"
+        return line
 
     def tell(self, said: Mapping[str, Any]) -> dict[str, Any]:
         """Says one thing over the socket; the first line of the answer."""

@@ -11,7 +11,6 @@ from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from secrets import token_bytes
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from tests.world.authorization import GATEWAY, Trust
@@ -157,9 +156,7 @@ class EchoApi:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
 
@@ -230,9 +227,7 @@ class AskingProxy:
         wait_until(self._listens)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.terminate()
         self._process.wait(PATIENCE)
         self._errors.close()

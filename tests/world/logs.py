@@ -6,7 +6,6 @@ import resource
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 import pytest
@@ -130,9 +129,7 @@ class Log:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.records.aclose()
 
     async def call(self, outcome: Outcome | None = OK) -> CallDecision:

@@ -2,7 +2,6 @@
 
 import gc
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 _RESET_PEAK = "5"
@@ -30,9 +29,7 @@ class MemoryWatch:
         lines = (self._process / "status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith(name)).split()[1])
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.peak_mib = (self._kib("VmHWM:") - self._before) / 1024
         gc.collect()
         self.kept_mib = self.now_mib

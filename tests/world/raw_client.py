@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Self
 
 from msgspec import Struct
@@ -53,9 +52,7 @@ class RawClient:
         )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -4,7 +4,6 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tests.world.command import accepts, environment, wait_until
@@ -66,8 +65,6 @@ class Restarted:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
         self._reserved.close()

@@ -7,7 +7,6 @@ import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tests.world.raw_server import PATIENCE
@@ -46,9 +45,7 @@ class ScriptedDesk:
         threading.Thread(target=self._serve, daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.leave()
 
     def leave(self) -> None:

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import pytest
@@ -43,9 +42,7 @@ class SmallDisk:
         self._seen_from_here = Path(f"/proc/{self._shell.pid}/root{self.path}")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._shell.communicate()
 
     def copy(self, folder: Path) -> Path:

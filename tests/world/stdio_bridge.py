@@ -175,13 +175,6 @@ async def events_of(client: RawClient) -> AsyncGenerator[Event]:
         yield event
 
 
-async def raw_events_of(client: RawClient) -> AsyncGenerator[bytes]:
-    """The data of a stream's events to its end, as they came."""
-    while (event := await client.event()) is not None:
-        if event.data is not None:
-            yield event.data
-
-
 async def open_stream(client: RawClient, posted: Posted) -> None:
     """Posts a message whose answer begins with success."""
     await client.ask("POST", "/mcp", posted.headers, posted.body)

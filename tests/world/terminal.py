@@ -11,7 +11,6 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tests.world.command import environment
@@ -95,9 +94,7 @@ class Terminal:
         self.seen += data.decode("utf-8", "replace").replace("\r\n", "\n")
         return bool(data)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

@@ -9,7 +9,6 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tests.world.command import accredit, environment, wait_until
@@ -110,9 +109,7 @@ class Up:
         wait_until(lambda: "up: http" in self.said or self.process.poll() is not None)
         return "up: http" in self.said
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         children = self.children()
         self.kill()
         wait_until(lambda: not any(map(runs, children)))

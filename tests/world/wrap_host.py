@@ -3,7 +3,6 @@
 import json
 import subprocess
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tests.world.authorization import GATEWAY, Trust
@@ -69,9 +68,7 @@ class WrapHost:
             assert "result" in self.ask("initialize", own)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stdin.close()
         self._process.wait(PATIENCE)
         self._stdout.close()

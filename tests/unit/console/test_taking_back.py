@@ -170,31 +170,24 @@ class Elsewhere(httpx2.AsyncBaseTransport):
 
 
 @pytest.mark.holds("console/people_part", "elsewhere")
-def test_what_was_signed_for_a_gateway_elsewhere_is_taken_back_there__once_it_is_reached(tmp_path: Path) -> None:
+async def test_what_was_signed_for_a_gateway_elsewhere_is_taken_back_there__once_it_is_reached(tmp_path: Path) -> None:
     gateway = Elsewhere()
     part, journal = part_in(tmp_path, tmp_path / OWN_LIST, elsewhere=[gateway.reached()])
     chain = json.dumps(json.loads((tmp_path / "one.json").read_bytes())["delegations"]).encode()
 
-    async def play() -> None:
-        grant = await gateway.door.begin(
-            "https://claude.ai/c", WORLD.owner.id, f"{URL}/mcp", bytes(64), ends=NOW, now=NOW
-        )
-        assert (
-            await gateway.door.change(grant, lambda one: replace(one, chain=chain, ends=NOW + 9), now=NOW) is not None
-        )
-        gateway.is_down = True
-        said = await taken(part)
-        assert said["everywhere"] is False
-        assert f"NOT at {URL}" in str(said["told"])
-        gateway.is_down = False
-        said = await taken(part)  # it can be told again
-        assert said["everywhere"] is True
-        assert f"{URL} has ended it." in list(said["told"])  # type: ignore[call-overload]
-        assert await gateway.door.change(grant, lambda one: one, now=NOW) is None
-        with pytest.raises(DeskError):  # there is nothing left to take back
-            await taken(part)
-
-    asyncio.run(play())
+    grant = await gateway.door.begin("https://claude.ai/c", WORLD.owner.id, f"{URL}/mcp", bytes(64), ends=NOW, now=NOW)
+    assert await gateway.door.change(grant, lambda one: replace(one, chain=chain, ends=NOW + 9), now=NOW) is not None
+    gateway.is_down = True
+    said = await taken(part)
+    assert said["everywhere"] is False
+    assert f"NOT at {URL}" in str(said["told"])
+    gateway.is_down = False
+    said = await taken(part)  # it can be told again
+    assert said["everywhere"] is True
+    assert f"{URL} has ended it." in list(said["told"])  # type: ignore[call-overload]
+    assert await gateway.door.change(grant, lambda one: one, now=NOW) is None
+    with pytest.raises(DeskError):  # there is nothing left to take back
+        await taken(part)
     journal.close()
 
 

@@ -4,7 +4,6 @@ again."""
 import os
 import signal
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import pytest
@@ -31,7 +30,7 @@ class Parts:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: object, where: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         return None
 
     def taken(self, _batch: Batch) -> None:
