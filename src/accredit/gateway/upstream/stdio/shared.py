@@ -6,7 +6,7 @@ Each of its messages is for one client, and must never reach another:
 - [request] a response goes to its requester. So does a progress notification, by its token, and a subscription's
   notification, by the subscription's id. Each gets back the id or token that its client gave;
 - [log-messages] a log message names no request. It goes to the open request that asked for logging, if exactly one did;
-- [other] anything else is dropped.
+- [other] anything else is dropped. A request of the child that is too long to be read is answered with the reason.
 
 A client that disconnects cancels its request; nothing is resumed in this era. A client that does not read is cut off,
 as the others do not wait for it.
