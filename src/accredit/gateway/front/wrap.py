@@ -170,7 +170,8 @@ class Wrap(Intake[bytes]):
                 await asyncio.wait(ends, timeout=GRACE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             return 1 if over.done() and not self._backend.closing and not stopping.is_set() else 0
         finally:
-            self._backend.closing = True  # whoever stops it is told no more
+            if not over.done():  # else answers may still wait for their records
+                self._backend.closing = True
             for task in (from_host, *ends):
                 task.cancel()
             await asyncio.wait({from_host, *ends})
