@@ -103,6 +103,9 @@ class FreeChild:
     async def died(self) -> UpstreamUnavailable:
         return UpstreamUnavailable("it ended")
 
+    async def aclose(self) -> None:
+        pass
+
 
 def runs_of(line: bytes) -> set[Run]:
     """The guarded calls that any reader sees in a line, or in what it takes for lines."""
@@ -159,9 +162,8 @@ async def _wrapped(sent: bytes, size: int) -> tuple[bytes, int, int]:
     )
     child, host = FreeChild(records), MemoryHost(sent, size)
     wrap: Any = Wrap(settings, gate, cast(Any, child), cast(Any, host), counters)
-    sides = [asyncio.create_task(wrap._from_host()), asyncio.create_task(wrap._from_child())]
     async with asyncio.timeout(_SECONDS):
-        await asyncio.gather(*sides)
+        await asyncio.gather(wrap._from_host(), wrap._backend.over)
     if recorder is not None:
         await recorder.aclose()
     return bytes(host.told), child.lines_read, len(records.allowed)

@@ -404,7 +404,7 @@ def test_no_line_of_a_server_blocks_the_loop_of_wrap(name: str, tmp_path: Path) 
         wrap: Any = Wrap(settings, gate, process, cast(Any, host), counters)
         loop.longest = 0.0
         async with asyncio.timeout(60):
-            await asyncio.gather(wrap._from_host(), wrap._from_child())
+            await asyncio.gather(wrap._from_host(), wrap._backend.over)
         step = loop.longest
         await process.aclose()
         await guard.aclose()

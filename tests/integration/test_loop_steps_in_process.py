@@ -124,6 +124,9 @@ class Child:
     async def died(self) -> UpstreamUnavailable:
         return UpstreamUnavailable("it ended")
 
+    async def aclose(self) -> None:
+        pass
+
 
 def test_no_line_of_a_host_blocks_the_loop_of_wrap() -> None:
     steps: dict[str, float] = {}
@@ -145,7 +148,7 @@ def test_no_line_of_a_host_blocks_the_loop_of_wrap() -> None:
             wrap: Any = Wrap(settings, gate, cast(Any, Child()), cast(Any, host), counters)
             await asyncio.sleep(0)
             loop.longest = 0.0
-            await asyncio.gather(wrap._from_host(), wrap._from_child())
+            await asyncio.gather(wrap._from_host(), wrap._backend.over)
             steps[name] = loop.longest
             assert "error" in json.loads(host.told[0]), name
 

@@ -100,6 +100,14 @@ def text_of_plain(message: Any) -> str:
     return message["result"]["content"][0]["text"]
 
 
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", "long-line")
+async def test_a_request_of_the_child_over_the_bound_is_answered__it_would_wait_for_ever() -> None:
+    async with Bridge(max_event_bytes=100_000) as bridge:
+        status, answer = await bridge.call("long_ask", bytes=150_000)
+        answered = text_of(answer)
+        assert (status, answered["id"], answered["error"]["code"]) == (200, "q1", -32600)
+
+
 @pytest.mark.holds("gateway/upstream/stdio/shared", "log-messages")
 async def test_a_log_message_goes_to_the_one_request_that_asked_for_logging() -> None:
     async with Bridge() as bridge, RawClient(bridge.port) as asked, RawClient(bridge.port) as other:

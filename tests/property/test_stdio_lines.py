@@ -13,7 +13,9 @@ from accredit.errors import FrameError
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.upstream.stdio import shared
+from accredit.gateway.upstream.stdio.conversation import StreamCall
 from accredit.gateway.upstream.stdio.pending_calls import Answered, Call, Failed, PendingCalls, answered_ids
+from accredit.gateway.upstream.stdio.stream import Stream
 from accredit.jsonrpc.frames import Notification, Request, decode_frame, member_id
 from accredit.jsonrpc.methods import META_SUBSCRIPTION, Era
 
@@ -58,9 +60,11 @@ def ledger(*, era: Era, enforce: bool) -> PendingCalls[Call]:
     made: PendingCalls[Call] = PendingCalls(era, settings, Counters(), lambda _: None)
     made.allow_batches()
     for id in (0, 1, "0", 2):
-        request = decode_frame(json.dumps({"jsonrpc": "2.0", "id": id, "method": "tools/call"}).encode())
+        params: Message = {"_meta": {"progressToken": 1}} if id == 1 else {}
+        message = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
+        request = decode_frame(json.dumps(message).encode())
         assert isinstance(request, Request)
-        made.open(Call(request, request.id, 1 if id == 1 else None))
+        made.open(StreamCall(request, Stream(due=1)))
     return made
 
 

@@ -157,23 +157,21 @@ class Wrap(Intake[bytes]):
         self._child = child
         self._host = host
         self._counters = counters
-        self._backend = DedicatedChild(child, settings, counters, self._tell)
-        self._closing = False
+        self._backend = DedicatedChild(child, settings, counters, self._tell, host.drained)
 
     async def serve(self, stopping: asyncio.Event) -> int:
         """Pass lines both ways until either side ends ([end])."""
         from_host = asyncio.create_task(self._from_host())
-        from_child = asyncio.create_task(self._from_child())
-        ends = {from_child, asyncio.create_task(stopping.wait()), asyncio.create_task(self._host.gone.wait())}
+        over = self._backend.over
+        ends = {over, asyncio.create_task(stopping.wait()), asyncio.create_task(self._host.gone.wait())}
         try:
             await asyncio.wait({from_host, *ends}, return_when=asyncio.FIRST_COMPLETED)
-            if self._closing and self._backend.owes:
+            if self._backend.closing and self._backend.owes:
                 await asyncio.wait(ends, timeout=GRACE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            died = from_child.done() and not self._closing and not stopping.is_set()
-            if from_child.done():
-                self._backend.lost(await self._child.died(), answered=not self._closing)
-            return 1 if died else 0
+            return 1 if over.done() and not self._backend.closing and not stopping.is_set() else 0
         finally:
+            if not over.done():  # else answers may still wait for their records
+                self._backend.closing = True
             for task in (from_host, *ends):
                 task.cancel()
             await asyncio.wait({from_host, *ends})
@@ -181,9 +179,9 @@ class Wrap(Intake[bytes]):
     async def _from_host(self) -> None:
         """Read the host's lines, and take each through the intake ([host-lines])."""
         splitter = LineSplitter(self._settings.max_request_bytes)
-        while not self._closing:
+        while not self._backend.closing:
             chunk = await self._host.read()
-            self._closing = not chunk
+            self._backend.closing = not chunk
             for line in splitter.feed(chunk or b"\n"):  # a last line may have no end
                 await asyncio.sleep(0)  # give others a turn: a chunk may hold thousands of lines
                 try:
@@ -192,16 +190,6 @@ class Wrap(Intake[bytes]):
                     self._counters.refused(error)
                     self._tell(refusal(error).frame())
         self._child.close_input()
-
-    async def _from_child(self) -> None:
-        """Pass on the child's lines ([child-lines]). Stop when the child ends, or when the host has closed its side and
-        no request is open."""
-        while (lines := await self._child.lines()) is not None:
-            for line in lines:
-                await self._backend.take(line)
-                await self._host.drained()
-            if self._closing and not self._backend.owes:
-                return
 
     async def _forward(self, line: bytes | FrameError) -> None:
         set_current_message(None)

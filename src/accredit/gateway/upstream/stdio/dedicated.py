@@ -9,10 +9,9 @@ All messages of the child go to the one client, through `tell`. So no request ne
   that.
 """
 
-import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from accredit.attest import Outcome
 from accredit.base.log_events import log_event
@@ -22,51 +21,56 @@ from accredit.gateway.recording.open_calls import OpenCalls, outcome_of_end
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.stdio.child import Child
-from accredit.gateway.upstream.stdio.conversation import CallOwner
-from accredit.gateway.upstream.stdio.pending_calls import (
-    Answered,
-    Call,
-    Failed,
-    Notified,
-    UnexpectedAnswer,
-    UnreadableRequest,
-)
+from accredit.gateway.upstream.stdio.conversation import Conversation, StreamCall
+from accredit.gateway.upstream.stdio.pending_calls import Answered, Call, Notified, UnexpectedAnswer
+from accredit.gateway.upstream.stdio.stream import Stream
 from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
 from accredit.jsonrpc.era import required_version
-from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, progress_token
+from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import without_state
 from accredit.limits import LONG_ANSWER_BYTES
-from accredit.telemetry.tracing import set_current_message
 
 _log = logging.getLogger("accredit.gateway.stdio")
 
 
-class OwnCall(Call):
-    """One of the gateway's own requests. `answer` is the response's text, or None."""
+class _LineCall(Call):
+    """A request of the host. `tell` sends it a line."""
 
-    def __init__(self, request: Request) -> None:
-        super().__init__(request, request.id, None)
-        self.answer: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+    def __init__(self, request: Request, edit: Edit | None, tell: Callable[[bytes], None]) -> None:
+        super().__init__(request, edit)
+        self._tell = tell
 
-    def settle(self, text: bytes | None) -> None:
-        """Set the answer, unless the wait is over."""
-        if not self.answer.done():
-            self.answer.set_result(text)
+    def reply(self, text: bytes) -> None:
+        """Send the response."""
+        self._tell(text)
+
+    def refuse(self, error: AccreditError) -> None:
+        """Send the error response."""
+        self._tell(refusal(error).frame(self.id))
 
 
-class DedicatedChild(CallOwner[Call]):
-    """`tell` sends the client a message. `revision` is the negotiated one, once known."""
+class DedicatedChild(Conversation[_LineCall | StreamCall]):
+    """`tell` sends the client a message; `drained` waits while the client is slow to read. `revision` is the negotiated
+    one, once known. Set `closing` when the client has closed its side: it then gets only what the child says, and the
+    conversation ends once the child owes nothing."""
 
     def __init__(
-        self, child: Child, settings: GatewaySettings, counters: Counters, tell: Callable[[bytes], None]
+        self,
+        child: Child,
+        settings: GatewaySettings,
+        counters: Counters,
+        tell: Callable[[bytes], None],
+        drained: Callable[[], Awaitable[None]],
     ) -> None:
         super().__init__(child, Era.LEGACY, settings, counters)
         self._tell = tell
+        self._drained = drained
         self.revision: str | None = None
+        self.closing = False
 
     async def post(self, message: Frame | Batch, calls: OpenCalls, edits: Mapping[MessageId, Edit]) -> None:
         """Forward a client's message; its answers go to `tell`. Raises `RequestError`."""
@@ -96,16 +100,9 @@ class DedicatedChild(CallOwner[Call]):
 
     async def ask(self, request: Request) -> bytes | None:
         """Send one of the gateway's own requests; return the response's text, or None."""
-        call = OwnCall(request)
-        try:
-            self._pending.expect(request.era)
-            self._pending.open(call)
-            await self._child.send(request.text, None)
-            return await call.answer
-        except (RequestError, UpstreamError):
-            return None
-        finally:
-            self._pending.close(call)
+        self._pending.expect(request.era)
+        call = StreamCall(request, Stream(due=1))
+        return await self._ask(call, call.stream, lambda: self._child.send(request.text, None))
 
     async def refuse_unread(self, line: LineTooLong) -> None:
         """Handle a client's line that is too long to be read: the child gets an error for each request that the line
@@ -121,52 +118,17 @@ class DedicatedChild(CallOwner[Call]):
             raise RequestError(INVALID_REQUEST, detail, id=line.id)
         log_event(_log, logging.WARNING, "response_dropped", detail=line.detail)
 
-    async def take(self, line: bytes | FrameError) -> None:
-        """Judge a line of the child, and forward it."""
-        set_current_message(None)
-        match verdict := await self._pending.judge(line):
-            case Answered(calls=[OwnCall() as own]):
-                own.settle(verdict.text)
-            case Answered():
-                for call in verdict.calls:
-                    self._learn(call, verdict.frame)
-                self._answer(verdict)
-            case Failed():
-                for call in verdict.calls:
-                    self._fail(call, verdict.error)
-            case Notified():
-                self._tell(without_state(verdict.notification).text)
-            case Request() | UnexpectedAnswer():
-                self._tell(verdict.text)
-            case UnreadableRequest():
-                self._child.send_now(verdict.answer)
-            case None:
-                pass
-
-    def lost(self, error: UpstreamError, *, answered: bool) -> None:
-        """End all open calls, as the child is gone. If `answered`, the client gets an error for each of them."""
-        for call in list(self._pending.calls.values()):
-            if answered or isinstance(call, OwnCall):
-                self._fail(call, error)
-                continue
-            self._pending.close(call)
-            call.request.failed(error)
-            self._counters.refused(error, method=call.request.method)
-            if call.record is not None:
-                call.record.settle_later(outcome_of_end(error))
-
-    def _open(self, requests: list[Request], calls: OpenCalls, edits: Mapping[MessageId, Edit]) -> list[Call]:
-        opened: list[Call] = []
+    def _open(self, requests: list[Request], calls: OpenCalls, edits: Mapping[MessageId, Edit]) -> list[_LineCall]:
+        opened: list[_LineCall] = []
         try:
             for request in requests:
                 if request.era is Era.MODERN:
                     required_version(request)
                 self._pending.expect(request.era)
-                call = Call(request, request.id, progress_token(request))
-                call.edit = edits.get(request.id)
-                self._pending.open(call)
+                call = _LineCall(request, edits.get(request.id), self._tell_own)
+                self._begin(call)
                 opened.append(call)
-        except RequestError:
+        except (RequestError, UpstreamError):
             for call in opened:
                 self._pending.close(call)
             raise
@@ -174,30 +136,47 @@ class DedicatedChild(CallOwner[Call]):
             call.record = calls.take(call.id)
         return opened
 
-    def _answer(self, verdict: Answered[Call]) -> None:
-        open_calls = OpenCalls(call.record for call in verdict.calls if call.record is not None)
-        if open_calls:
-            open_calls.start(self._answer_recorded(verdict, open_calls))
-        else:
-            self._tell(verdict.text)
+    async def _take_lines(self) -> bool:
+        return await super()._take_lines() and (self.owes or not self.closing)
 
-    async def _answer_recorded(self, verdict: Answered[Call], open_calls: OpenCalls) -> None:
-        if verdict.observed is not None:
-            instead = await open_calls.end(outcome_of_end(verdict.observed))
-            texts = list(instead.values()) or [verdict.text]
+    async def _take(self, line: bytes | FrameError) -> None:
+        await super()._take(line)
+        await self._drained()
+
+    async def _answer(self, answered: Answered[_LineCall | StreamCall]) -> None:
+        hosts = [call for call in answered.calls if isinstance(call, _LineCall)]
+        for own in answered.calls:
+            if isinstance(own, StreamCall):
+                own.reply(answered.text)
+        if not hosts:
+            return
+        for call in hosts:
+            self._learn(call, answered.frame)
+        open_calls = OpenCalls(call.record for call in hosts if call.record is not None)
+        if open_calls:
+            open_calls.start(self._answer_recorded(answered, open_calls))
         else:
-            texts = [await open_calls.withhold(verdict.answers) or verdict.text]
+            self._tell(answered.text)
+
+    async def _answer_recorded(self, answered: Answered[_LineCall | StreamCall], open_calls: OpenCalls) -> None:
+        if answered.observed is not None:
+            instead = await open_calls.end(outcome_of_end(answered.observed))
+            texts = list(instead.values()) or [answered.text]
+        else:
+            texts = [await open_calls.withhold(answered.answers) or answered.text]
         for text in texts:
             self._tell(text)
 
-    def _reply(self, call: Call, text: bytes) -> None:
-        self._tell(text)
+    async def _notify(self, notified: Notified[_LineCall | StreamCall]) -> None:
+        self._tell(without_state(notified.notification).text)
 
-    def _refuse(self, call: Call, error: AccreditError) -> None:
-        if isinstance(call, OwnCall):
-            call.settle(None)
-        else:
-            self._tell(refusal(error).frame(call.id))
+    async def _deliver(self, message: Request | UnexpectedAnswer) -> None:
+        self._tell(message.text)
+
+    def _tell_own(self, text: bytes) -> None:
+        """Send a line of the gateway's own."""
+        if not self.closing:
+            self._tell(text)
 
     def _learn(self, call: Call, frame: Frame | None) -> None:
         if not isinstance(frame, Success) or len(frame.result) > LONG_ANSWER_BYTES:

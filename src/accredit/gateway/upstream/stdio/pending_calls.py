@@ -18,6 +18,7 @@ import asyncio
 import codecs
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
@@ -25,14 +26,23 @@ from typing import Generic, TypeVar, cast
 from accredit.attest import Outcome
 from accredit.base.caching import RecentlyUsed
 from accredit.base.log_events import Pace
-from accredit.errors import AnswerError, FrameError, LineTooLong, MessageId, RequestError
+from accredit.errors import AccreditError, AnswerError, FrameError, LineTooLong, MessageId, RequestError
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import OpenCall, outcome_of, outcome_of_end
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, error_frame
 from accredit.jsonrpc.ends import line_too_long
-from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, member_id, message_id
+from accredit.jsonrpc.frames import (
+    Failure,
+    Frame,
+    Notification,
+    Request,
+    Success,
+    member_id,
+    message_id,
+    progress_token,
+)
 from accredit.jsonrpc.methods import CANCELLED, Era
 from accredit.jsonrpc.objects import members, split_batch
 from accredit.jsonrpc.responses import Answers, Edit, Expected
@@ -84,21 +94,31 @@ class Deadline:
             self._late()
 
 
-class Call:
+class Call(ABC):
     """A client's request that the child owes an answer. `id` and `token` are the request's id and progress token as the
-    child knows them. `told` is how many messages without an answer were sent to the child before (`PendingCalls.told`).
+    child knows them: a `number` of the gateway's own stands for both, if it is given. `told` is how many messages
+    without an answer were sent to the child before (`PendingCalls.told`).
 
     `edit` is for its response. `record` must be settled before the client sees an answer.
     """
 
-    def __init__(self, request: Request, id: MessageId, token: MessageId | None) -> None:
+    def __init__(self, request: Request, edit: Edit | None = None, number: int | None = None) -> None:
+        token = progress_token(request)
         self.request = request
-        self.id = id
-        self.token = token
+        self.id = request.id if number is None else number
+        self.token = token if number is None or token is None else number
         self.told = 0
         self.deadline: Deadline | None = None
-        self.edit: Edit | None = None
+        self.edit = edit
         self.record: OpenCall | None = None
+
+    @abstractmethod
+    def reply(self, text: bytes) -> None:
+        """Send the client this response."""
+
+    @abstractmethod
+    def refuse(self, error: AccreditError) -> None:
+        """Send the client the error response."""
 
 
 _C = TypeVar("_C", bound=Call)

@@ -14,7 +14,6 @@ import logging
 import re
 import secrets
 from collections.abc import Mapping
-from functools import partial
 
 from accredit.attest import Outcome
 from accredit.base.log_events import log_event
@@ -26,17 +25,10 @@ from accredit.gateway.upstream.large_answers import AnswerReservation, LargeAnsw
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.conversation import Conversation, StreamCall
-from accredit.gateway.upstream.stdio.pending_calls import (
-    Answered,
-    Failed,
-    Notified,
-    UnexpectedAnswer,
-    UnreadableRequest,
-    Verdict,
-)
+from accredit.gateway.upstream.stdio.pending_calls import Answered, Notified, UnexpectedAnswer
 from accredit.gateway.upstream.stdio.stream import Stream, answer, stand
 from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
-from accredit.jsonrpc.frames import Frame, Notification, Request, progress_token
+from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
@@ -57,16 +49,7 @@ _REQUEST_CANCELLED = -32800
 _EVENT_ID = re.compile(rb"([0-9]{1,9})-([0-9]{1,9})")
 
 
-class _SessionCall(StreamCall):
-    """A request of the session's client; both sides know it by the same id."""
-
-    def __init__(self, request: Request, stream: Stream, edit: Edit | None = None) -> None:
-        super().__init__(request, request.id, progress_token(request))
-        self.stream = stream
-        self.edit = edit
-
-
-class Session(Conversation[_SessionCall]):
+class Session(Conversation[StreamCall]):
     """A session, once `establish` has accepted the answer to the first request, `initialize`."""
 
     def __init__(self, child: Child, settings: GatewaySettings, counters: Counters) -> None:
@@ -84,7 +67,7 @@ class Session(Conversation[_SessionCall]):
     async def initialize(self, request: Request, held: AnswerReservation, edit: Edit | None = None) -> Stream:
         """Forward the first request, and return the stream with its answer. Raises `AccreditError`."""
         stream = Stream(due=1, held=held)
-        self._begin(_SessionCall(request, stream, edit))
+        self._begin(StreamCall(request, stream, edit))
         await self._child.send(request.text, self._patience)
         while not stream.ended:
             await stream.changed(self._patience)
@@ -126,7 +109,7 @@ class Session(Conversation[_SessionCall]):
             return
         self._made += 1
         stream = Stream(self._made, due=len(requests), batch=isinstance(message, Batch), held=held)
-        calls = [_SessionCall(request, stream, edits.get(request.id)) for request in requests]
+        calls = [StreamCall(request, stream, edits.get(request.id)) for request in requests]
         try:
             self._open(calls, reply)
             self._posts[self._made] = stream
@@ -144,8 +127,10 @@ class Session(Conversation[_SessionCall]):
 
     async def ask(self, request: Request, held: AnswerReservation) -> bytes | None:
         """Send one of the gateway's own requests; return the response's text, or None."""
-        call = _SessionCall(request, Stream(due=1, held=held))
-        return await self._ask(call, lambda: self._child.send(request.text, self._patience))
+        stream = Stream(due=1, held=held)
+        return await self._ask(
+            StreamCall(request, stream), stream, lambda: self._child.send(request.text, self._patience)
+        )
 
     async def get(self, reply: Reply, last_event_id: bytes | None) -> None:
         """Serve the long-lived stream, or resume one. Raises `RequestError`."""
@@ -171,7 +156,7 @@ class Session(Conversation[_SessionCall]):
     def _primed(self) -> bool:
         return (self.revision or "") >= _PRIMED_SINCE
 
-    def _open(self, calls: list[_SessionCall], reply: Reply) -> None:
+    def _open(self, calls: list[StreamCall], reply: Reply) -> None:
         for call in calls:
             if call.request.method == "initialize":
                 detail = "Invalid Request: this session is initialized already"
@@ -191,7 +176,7 @@ class Session(Conversation[_SessionCall]):
         else:
             log_event(_log, logging.WARNING, "response_dropped", detail="it answers no open request")
 
-    def _withdraw(self, call: _SessionCall) -> None:
+    def _withdraw(self, call: StreamCall) -> None:
         """Withdraw a call that the client cancels. The child need not answer it any more, but the POST still gets a
         response."""
         super()._withdraw(call)
@@ -220,23 +205,16 @@ class Session(Conversation[_SessionCall]):
         for stream in self._posts.values():
             stream.leave()
 
-    async def _take(self, verdict: Verdict[_SessionCall]) -> None:
-        match verdict:
-            case Answered():
-                for call in verdict.calls:
-                    await self._answered(call, verdict, partial(call.stream.answer, verdict.text))
-            case Failed():
-                for call in verdict.calls:
-                    self._fail(call, verdict.error)
-            case Notified():
-                stream = verdict.call.stream if verdict.call is not None else self._elsewhere()
-                await self._tell(stream, verdict.notification)
-            case Request() | UnexpectedAnswer():
-                await self._tell(self._elsewhere(), verdict)
-            case UnreadableRequest():
-                self._child.send_now(verdict.answer)
-            case None:
-                pass
+    async def _answer(self, answered: Answered[StreamCall]) -> None:
+        for call in answered.calls:
+            await self._answered(call, call.stream, answered, answered.text)
+
+    async def _notify(self, notified: Notified[StreamCall]) -> None:
+        stream = notified.call.stream if notified.call is not None else self._elsewhere()
+        await self._tell(stream, notified.notification)
+
+    async def _deliver(self, message: Request | UnexpectedAnswer) -> None:
+        await self._tell(self._elsewhere(), message)
 
     async def _tell(self, stream: Stream, message: Notification | Request | UnexpectedAnswer) -> None:
         """Forward a message, and wait for a slow client."""

@@ -6,7 +6,7 @@ Each of its messages is for one client, and must never reach another:
 - [request] a response goes to its requester. So does a progress notification, by its token, and a subscription's
   notification, by the subscription's id. Each gets back the id or token that its client gave;
 - [log-messages] a log message names no request. It goes to the open request that asked for logging, if exactly one did;
-- [other] anything else is dropped.
+- [other] anything else is dropped. A request of the child that is too long to be read is answered with the reason.
 
 A client that disconnects cancels its request; nothing is resumed in this era. A client that does not read is cut off,
 as the others do not wait for it.
@@ -23,7 +23,6 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 
 from msgspec import Raw
@@ -38,7 +37,7 @@ from accredit.gateway.upstream.large_answers import SERVER, AnswerReservation, L
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.conversation import Conversation, StreamCall
-from accredit.gateway.upstream.stdio.pending_calls import Answered, Failed, Notified, Verdict
+from accredit.gateway.upstream.stdio.pending_calls import Answered, Notified, UnexpectedAnswer
 from accredit.gateway.upstream.stdio.stream import Stream, answer
 from accredit.jsonrpc.encode import (
     HEADER_MISMATCH,
@@ -78,11 +77,11 @@ _STATUS = {
 class _SharedCall(StreamCall):
     """A request, under the child's number for it."""
 
-    def __init__(self, request: Request, number: int, held: AnswerReservation | None = None) -> None:
-        self.client_token = progress_token(request)
-        super().__init__(request, number, None if self.client_token is None else number)
+    def __init__(
+        self, request: Request, number: int, held: AnswerReservation | None = None, edit: Edit | None = None
+    ) -> None:
+        super().__init__(request, Stream(due=1, held=held), edit, number)
         self.number = number
-        self.stream = Stream(due=1, held=held)
         self.listens = request.method == LISTEN
         self.tasks = subscribed_tasks(request) if self.listens else ()
         self.wants_log = request.in_meta(META_LOG_LEVEL) is not None
@@ -108,8 +107,7 @@ class SharedChild(Conversation[_SharedCall]):
 
     async def post(self, reply: Reply, request: Request, edit: Edit | None, held: AnswerReservation) -> None:
         """Forward a request and answer the client. Raises `AccreditError`."""
-        call = _SharedCall(request, next(self._numbers), held)
-        call.edit = edit
+        call = _SharedCall(request, next(self._numbers), held, edit)
         if not self._pending.settings.guards:
             call.tasks = ()  # no caller's ownership was checked
         self._begin(call)
@@ -125,7 +123,7 @@ class SharedChild(Conversation[_SharedCall]):
     async def ask(self, request: Request, held: AnswerReservation | None = None) -> bytes | None:
         """Send one of the gateway's own requests; return the response's text, or None."""
         call = _SharedCall(request, next(self._numbers), held)
-        return await self._ask(call, lambda: self._send_call(call))
+        return await self._ask(call, call.stream, lambda: self._send_call(call))
 
     def drain(self) -> None:
         """End the streams of subscriptions."""
@@ -140,20 +138,12 @@ class SharedChild(Conversation[_SharedCall]):
         text = number_request(call.request, call.number, token=call.token is not None)
         await self._child.send(text, self._patience)
 
-    async def _take(self, verdict: Verdict[_SharedCall]) -> None:
-        match verdict:
-            case Answered():
-                for call in verdict.calls:
-                    await self._answer(call, verdict)
-            case Failed():
-                for call in verdict.calls:
-                    self._fail(call, verdict.error)
-            case Notified():
-                self._tell(verdict.notification, verdict.call)
-            case _:
-                pass
+    async def _answer(self, answered: Answered[_SharedCall]) -> None:
+        for call in answered.calls:
+            await self._restore(call, answered)
 
-    async def _answer(self, call: _SharedCall, answered: Answered[_SharedCall]) -> None:
+    async def _restore(self, call: _SharedCall, answered: Answered[_SharedCall]) -> None:
+        """Answer a call with its client's id."""
         frame = answered.frame
         try:
             await turn(len(answered.text))
@@ -166,13 +156,17 @@ class SharedChild(Conversation[_SharedCall]):
             return
         self.proved = self.proved or frame is not None
         status = _STATUS.get(frame.code, 200) if isinstance(frame, Failure) else 200
-        await self._answered(call, answered, partial(call.stream.answer, restored, status=status))
+        await self._answered(call, call.stream, answered, restored, status=status)
 
-    def _tell(self, notification: Notification, call: _SharedCall | None) -> None:
+    async def _deliver(self, message: Request | UnexpectedAnswer) -> None:
+        """Drop it ([other])."""
+
+    async def _notify(self, notified: Notified[_SharedCall]) -> None:
         """Route a notification ([request] to [other])."""
+        notification, call = notified.notification, notified.call
         try:
-            if call is not None and call.client_token is not None:
-                self._send(call, with_param(notification, "progressToken", call.client_token))
+            if call is not None and (token := progress_token(call.request)) is not None:
+                self._send(call, with_param(notification, "progressToken", token))
             elif (call := self._subscriber(notification)) is not None:
                 self._send(call, tag_subscription(without_state(notification), call.request.id))
             elif (call := self._logged(notification)) is not None:

@@ -13,6 +13,7 @@ from accredit.base.steps import Steps
 from accredit.errors import AnswerError, FrameError, LineTooLong, RequestError
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
+from accredit.gateway.upstream.stdio.conversation import StreamCall
 from accredit.gateway.upstream.stdio.pending_calls import (
     MAX_ENVELOPE_BYTES,
     REFUSED_LINES_PER_SECOND,
@@ -25,7 +26,8 @@ from accredit.gateway.upstream.stdio.pending_calls import (
     Verdict,
     answered_ids,
 )
-from accredit.jsonrpc.frames import Request, Success, decode_frame, progress_token
+from accredit.gateway.upstream.stdio.stream import Stream
+from accredit.jsonrpc.frames import Request, Success, decode_frame
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.text import MAX_ANSWER_STRUCTURES
@@ -38,7 +40,7 @@ def call(id: int | str, method: str = "tools/call", params: dict[str, Any] | Non
     text = json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}).encode()
     request = decode_request(text)
     assert isinstance(request, Request)
-    return Call(request, request.id, progress_token(request))
+    return StreamCall(request, Stream(due=1))
 
 
 class World:
