@@ -3,9 +3,11 @@
 from accredit.attest.bundles import CallBundle, decode_call_bundle, encode_call_bundle, verify_call_bundle
 from accredit.attest.calls import Mark, Marks
 from accredit.attest.canonical import (
+    CallDecision,
     RecordedChain,
     RecordedParams,
     canonical,
+    in_short,
     record_params,
     recorded_chain,
     recorded_params,
@@ -21,11 +23,9 @@ from accredit.attest.dsse import (
     signed_bytes,
 )
 from accredit.attest.records import (
-    CallDecision,
     checkpoint_payload,
     decided_again,
     decision_payload,
-    in_short,
     outcome_payload,
     pruning_payload,
     unknown_payload,

@@ -1,5 +1,5 @@
-"""The parts of a call as they are recorded or kept: params, results, certificates and proofs, in canonical JSON (RFC
-8785), and its digests. No I/O.
+"""A decided call, and its parts as they are recorded or kept: params, results, certificates and proofs, in canonical
+JSON (RFC 8785), and its digests. No I/O.
 
 `jsonrpc` has already accepted the text. It is decoded and written again by `accredit.canonical`. If a member is
 repeated, the last one counts, as in most readers. Integers beyond 2^53 are treated as doubles. So two texts have the
@@ -25,8 +25,9 @@ from typing import Annotated, Literal, NamedTuple, cast
 
 import msgspec
 from msgspec import Meta, Raw, Struct
+from msgspec.structs import replace
 
-from accredit.attest.statements import RecordedAuthority
+from accredit.attest.statements import Call, RecordedAuthority, RecordedDecision, RecordedToken, has_outcome
 from accredit.canonical import canonical as canonical_form
 from accredit.errors import AttestationError
 from accredit.limits import MAX_SAFE_INTEGER
@@ -98,6 +99,38 @@ def recorded_chain(certificates: Iterable[bytes]) -> RecordedChain:
     """Return a proof's chain as recorded. `certificates` are JSON texts, leaf first."""
     form = canonical(b"[%b]" % b",".join(certificates))
     return RecordedChain(sha256_hex(form), form)
+
+
+class CallDecision(Struct, frozen=True, kw_only=True):
+    """A call that was decided. `call.params` is left empty. `received_ms` is in unix milliseconds.
+
+    `policy_digest` identifies the configuration: the SHA-256 of its effective values (`config.digest`). `certificates`
+    is the proof's chain, a JSON array, leaf first; its SHA-256 is `authority.chain_sha256`. `proof` is the packed proof
+    (`proofs`). `resume`, 32 bytes, is the key by which another process finds the call, if the call's answer arrives
+    there. It is not in the record.
+    """
+
+    gateway: str
+    call: Call
+    params: RecordedParams
+    decision: RecordedDecision
+    received_ms: int
+    policy_digest: str
+    authority: RecordedAuthority | None = None
+    token: RecordedToken | None = None
+    certificates: bytes | None = None
+    resume: bytes | None = None
+    proof: bytes | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether an outcome follows."""
+        return has_outcome(self.call, self.decision)
+
+
+def in_short(decided: CallDecision) -> CallDecision:
+    """Return only the parts of a decision that the outcome's record needs, so that long arguments need not be kept."""
+    return replace(decided, params=RecordedParams(decided.params.sha256), certificates=None, resume=None, proof=None)
 
 
 def result_digest(result: bytes | Raw) -> dict[str, str]:

@@ -4,10 +4,10 @@ arguments.
 Texts for people are clipped. Nothing else is left out, so data that must not be recorded must not be passed in.
 """
 
-from msgspec import Raw, Struct
+from msgspec import Raw
 from msgspec.structs import replace
 
-from accredit.attest.canonical import RecordedParams
+from accredit.attest.canonical import CallDecision, RecordedParams
 from accredit.attest.statements import (
     NO_PARAMS,
     OF_PROOF,
@@ -20,50 +20,15 @@ from accredit.attest.statements import (
     PolicyDigest,
     Pruning,
     RecordedAuthority,
-    RecordedDecision,
-    RecordedToken,
     Statement,
     Times,
     clip_text,
     decode_statement,
     encode_statement,
-    has_outcome,
     milliseconds,
     timestamp,
 )
 from accredit.errors import AttestationError
-
-
-class CallDecision(Struct, frozen=True, kw_only=True):
-    """A call that was decided. `call.params` is left empty. `received_ms` is in unix milliseconds.
-
-    `policy_digest` identifies the configuration: the SHA-256 of its effective values (`config.digest`). `certificates`
-    is the proof's chain, a JSON array, leaf first; its SHA-256 is `authority.chain_sha256`. `proof` is the packed proof
-    (`proofs`). `resume`, 32 bytes, is the key by which another process finds the call, if the call's answer arrives
-    there. It is not in the record.
-    """
-
-    gateway: str
-    call: Call
-    params: RecordedParams
-    decision: RecordedDecision
-    received_ms: int
-    policy_digest: str
-    authority: RecordedAuthority | None = None
-    token: RecordedToken | None = None
-    certificates: bytes | None = None
-    resume: bytes | None = None
-    proof: bytes | None = None
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether an outcome follows."""
-        return has_outcome(self.call, self.decision)
-
-
-def in_short(decided: CallDecision) -> CallDecision:
-    """Return only the parts of a decision that the outcome's record needs, so that long arguments need not be kept."""
-    return replace(decided, params=RecordedParams(decided.params.sha256), certificates=None, resume=None, proof=None)
 
 
 def decided_again(payload: bytes, policy_digest: str) -> CallDecision:

@@ -14,6 +14,7 @@ from tests.unit.ratify.world import AGENT, HUMAN, NOW, STRANGER
 from tests.world.decisions import CATALOG, VERIFIER, Deployment, call, granted, policy, proven
 
 from accredit.attest import (
+    CallDecision,
     CallRecord,
     Place,
     RecordedAuthority,
@@ -23,7 +24,6 @@ from accredit.attest import (
     decode_statement,
 )
 from accredit.attest.canonical import RecordedParams
-from accredit.attest.records import CallDecision
 from accredit.attest.statements import GENESIS, Call
 from accredit.consent.call import CallTerms
 from accredit.limits import MAX_RECORDED_TARGET

@@ -37,11 +37,11 @@ from accredit.attest import (
     in_short,
     record_params,
     recorded_chain,
+    recorded_params,
     sha256_hex,
 )
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_ms
-from accredit.base.steps import Steps, at_one_go
 from accredit.errors import (
     AccreditError,
     AttestationError,
@@ -376,16 +376,15 @@ def _received_ms(decision: Decision | None) -> int:
 
 
 async def _params(request: Request, decision: Decision | None, *, full: bool) -> RecordedParams:
-    steps = _recording(request, decision, full=full)
-    return at_one_go(steps) if request.size <= SHORT_MESSAGE_BYTES else await in_turns(steps)
-
-
-def _recording(request: Request, decision: Decision | None, *, full: bool) -> Steps[RecordedParams]:
     # Both digests are over the same form; the decision has computed its own where a proof was judged.
-    digest = (yield from digest_in_steps(decision.call)) if decision is not None and not full else b""
-    if digest:
-        return RecordedParams(digest.hex())
-    return (yield from record_params(request.members, token_argument=False, full=full))
+    decided = decision.call if decision is not None and not full else None
+    if request.size > SHORT_MESSAGE_BYTES:
+        digest = await in_turns(digest_in_steps(decided)) if decided is not None else b""
+        if not digest:
+            return await in_turns(record_params(request.members, token_argument=False, full=full))
+    else:
+        digest = decided.digest if decided is not None else b""
+    return RecordedParams(digest.hex()) if digest else recorded_params(request.members, token_argument=False, full=full)
 
 
 def _authority(decision: Decision | None, chain: RecordedChain | None, *, is_kept: bool) -> RecordedAuthority | None:
