@@ -44,7 +44,7 @@ from accredit.keys import KeyFile, ReadFiles, load_public_key, public_path, writ
 from accredit.keys.files import exists_already
 from accredit.keys.places import DELEGATION, desk_sockets
 from accredit.refusals import oauth_hosts
-from accredit.setup.init import InitPlan, Prepared, summarize_offer
+from accredit.setup.init import InitPlan, Prepared
 from accredit.setup.own_grant import fault_of_grant, grant_command, grant_message, sign_first
 from accredit.setup.own_keys import AGENT_KEY, OwnKey, Passphrases, agent_key, own_config_folder, person_key
 from accredit.setup.up_hosts import adopting_host, offer_hosts
@@ -181,7 +181,7 @@ def _configure(plan: InitPlan, file: Path, environ: Mapping[str, str]) -> None:
     made = Prepared.asked(plan)
     remember(file, environ)
     made.write()
-    say(f"wrote {file}: {summarize_offer(made.offer, made.suggested)}")
+    say(f"wrote {file}: {made.found.summary}")
     say("  which of its tools only read is what the server says: check it in that file", "dim")
 
 
