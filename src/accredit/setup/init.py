@@ -16,7 +16,7 @@ import base64
 import os
 import secrets
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +26,6 @@ from accredit.asking.listing import ServerListing
 from accredit.asking.probe import without_query
 from accredit.asking.reaching import Reach
 from accredit.asking.server import ask_upstream
-from accredit.base.clock import unix_seconds
 from accredit.base.files import SHARED_FOLDER, make_folder
 from accredit.config.attest import GATEWAY_KEY_FILE
 from accredit.config.load import DEFAULT_FILE, load
@@ -35,13 +34,14 @@ from accredit.config.servers import check_server_name
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.hosts.credentials import secret_parts, url_holds_secret
-from accredit.keys import load_public_key, make_key, public_path, read_file, read_key, write_file, write_key
+from accredit.keys import public_path, read_file, write_file
 from accredit.limits import MAX_LOCK_BYTES
 from accredit.pins import LOCK_FILE, UPSTREAM
 from accredit.refusals import oauth_hosts
 from accredit.rounds.sealing import KEY_BYTES
 from accredit.setup.config_text import CLUSTER_KEYS_FILE, Agent, Api, Described, McpServer, configuration, oauth_tables
 from accredit.setup.documents import check_served, find_described, named_document
+from accredit.setup.own_keys import kept_key
 from accredit.setup.pin import definitions_of, lock_text
 from accredit.signing.suggest_scopes import suggestions
 from accredit.terminal.output import QUIET, print_result, say, say_whole, tell
@@ -132,7 +132,7 @@ def _set_up_described(found: Api | Agent, folder: Path) -> int:
     text = configuration(found).encode()
     check_served(text, file, found.name)
     make_folder(folder, SHARED_FOLDER)
-    _write([(file, text, url_holds_secret(found.url))], [*_write_key(key)])
+    _write([(file, text, url_holds_secret(found.url))], _write_key(key))
     _report(found, files, None)
     return 0
 
@@ -159,7 +159,7 @@ class Prepared(NamedTuple):
         earlier run."""
         file, key, _, lock = self.plan.files
         make_folder(self.plan.folder, SHARED_FOLDER)
-        keys = [*_write_key(key)]
+        keys = _write_key(key)
         upstream = self.found.upstream
         if upstream != self.plan.upstream and isinstance(upstream, HttpUpstream):
             tell(f"the server is at {without_query(upstream.url)}: the configuration names that")
@@ -181,20 +181,11 @@ def _write(files: Iterable[tuple[Path, bytes, bool]], keys: list[Path]) -> None:
         raise
 
 
-def _write_key(path: Path) -> Iterator[Path]:
-    """Write the gateway's key, and yield each file written. An existing key is kept if it is a gateway's."""
-    if not path.is_file():
-        write_key(path, make_key("gateway", "gateway", unix_seconds()))
-        yield from (path, public_path(path))
-        return
-    key = read_key(path)
-    if key.kind != "gateway":
-        raise ConfigurationError(f"{path} is the key of a {key.kind}, not of a gateway", "move it away")
-    if not os.path.lexists(public_path(path)):
-        write_file(public_path(path), key.public().encode() + b"\n")
-        yield public_path(path)
-    elif load_public_key(public_path(path)) != key.public():
-        raise ConfigurationError(f"{public_path(path)} is not the public half of {path}", "move it away")
+def _write_key(path: Path) -> list[Path]:
+    """Write the gateway's key, and return each file written. An existing key is kept if it is a gateway's."""
+    missing = [each for each in (path, public_path(path)) if not os.path.lexists(each)]
+    kept_key(path, "gateway", "gateway")
+    return missing
 
 
 def _may_hold_secret(upstream: HttpUpstream | StdioUpstream) -> bool:
