@@ -78,12 +78,7 @@ def read_host_file(file: Path) -> bytes | None:
 
 def entries(host: Host, data: bytes | None) -> dict[str, Any]:
     """Return the entries of all servers in a host's file, by name; None is no file. Raises `ConfigurationError`."""
-    if data is None:
-        return {}
-    container = _container(host, host.text.parse(_text(data)))
-    if isinstance(container, dict):
-        return container
-    return {_name(each): each for each in container}
+    return {} if data is None else dict(named_entries(host, data))
 
 
 def meaning(host: Host, data: bytes) -> object:

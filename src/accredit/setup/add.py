@@ -16,7 +16,7 @@ import contextlib
 import os
 import shlex
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,34 +40,15 @@ from accredit.keys.places import config_folder
 from accredit.limits import MAX_LOCK_BYTES
 from accredit.pins import LOCK_FILE, UPSTREAM, Definitions
 from accredit.policy import Entry
-from accredit.setup.config_text import Agent, Api, described_tables, server_tables
-from accredit.setup.documents import Document, check_served, find_described, named_document
-from accredit.setup.init import (
-    first_scopes,
-    keep_working_folder,
-    members_of,
-    say_next,
-    scope_options,
-    summarize_offer,
-    word,
-)
+from accredit.setup.config_text import Described, McpServer, added_tables
+from accredit.setup.documents import check_served, find_described, named_document
+from accredit.setup.init import found_server, say_next, scope_options, word
 from accredit.setup.own_keys import AGENT_KEY, OWNER_KEY
 from accredit.setup.pin import definitions_of, lock_text
-from accredit.signing.suggest_scopes import PROMPT, RESOURCE, Suggestion, suggestions
+from accredit.signing.suggest_scopes import PROMPT, RESOURCE, Suggestion
 from accredit.terminal.output import MAX_TOLD_CANDIDATES, print_result, say, tell
 
 _FORM = "write each server as tables with headers, such as [servers.mail]"
-
-
-class Addition(NamedTuple):
-    """What to add: the new server's name and transport, how it is reached, and the configuration. `existing` is the
-    name that the configuration's server of `[upstream]` gets."""
-
-    name: str
-    upstream: HttpUpstream | StdioUpstream
-    config: Path | None
-    existing: str | None
-    reach: Reach
 
 
 class _Lock(NamedTuple):
@@ -95,53 +76,61 @@ def run_add(
     if name_existing is not None:
         check_server_name(name_existing, "--name-existing")
     document = named_document(openapi, agent_card, command, proxy)
-    if document is not None:
-        found = find_described(name, document, url, proxy, reach)
-        return _add_described(found, document, config, name_existing)
-    upstream = upstream_of(url, command, reach)
-    return add_server(Addition(name, upstream, config, name_existing, reach))
+    if document is None:
+        upstream = upstream_of(url, command, reach)
+        return add_server(name, config, name_existing, lambda folder: _ask(name, upstream, folder, reach), upstream)
+    check = f"{document.option} {shlex.quote(str(document.where))}"
+    return add_server(
+        name, config, name_existing, lambda _: find_described(name, document, url, proxy, reach), check=check
+    )
 
 
-def add_server(addition: Addition) -> int:
-    """Write the configuration and the lock, and print what changed. Raises `ConfigurationError`."""
-    name, existing = addition.name, addition.existing
-    loaded, file = _load(addition.config)
+def add_server(
+    name: str,
+    config: Path | None,
+    existing: str | None,
+    find: Callable[[Path], Described],
+    asked: HttpUpstream | StdioUpstream | None = None,
+    *,
+    check: str = "",
+) -> int:
+    """Write the configuration and the lock, and print what changed. `existing` is the name that the configuration's
+    server of `[upstream]` gets. `find` returns the server, as a configuration in this folder has it; `asked` is
+    where an MCP server was asked. `check` are the options with which another one is checked. Raises
+    `ConfigurationError`."""
+    loaded, file = _load(config)
     _check_names(loaded, name, existing)
     _new_content(loaded, name, existing, f'[servers.{name}]\nurl = "http://127.0.0.1/"\n')
     lock = _lock_of(loaded)
-    offer, upstream = ask_upstream(addition.upstream, follow=True, seconds=addition.reach.timeout)
-    suggested = suggestions(offer, name)
-    tables = server_tables(
-        name, keep_working_folder(upstream, file.parent), offer, suggested, addition.reach.configured
-    )
-    content = _new_content(loaded, name, existing, tables)
-    others = [each for each in loaded.config.servers.by_name.values() if each.protocol == "mcp"]
-    pinned = lock.data is not None or not (existing or others)
-    notes = [*_notes(loaded, addition, offer, suggested, pinned=pinned)]
-    files = _write(loaded, existing, content, lock if pinned else None, {name: definitions_of(offer)} if pinned else {})
-    if upstream != addition.upstream and isinstance(upstream, HttpUpstream):
-        notes.append(f"the server is at {without_query(upstream.url)}: the configuration names that")
-    _report(addition, files, offer, suggested, notes)
+    found = find(file.parent)
+    content = _new_content(loaded, name, existing, added_tables(found))
+    defined: dict[str, Definitions] = {}
+    if isinstance(found, McpServer):
+        others = [each for each in loaded.config.servers.by_name.values() if each.protocol == "mcp"]
+        pinned = lock.data is not None or not (existing or others)
+        defined = {name: definitions_of(found.offer)} if pinned else {}
+    else:
+        check_served(content, file, name)
+        pinned = lock.data is not None and existing is not None
+    notes = [] if existing is None else [*_rename_notes(loaded, name, existing)]
+    if isinstance(found, McpServer):
+        notes += _notes(loaded, found, asked, existing or UPSTREAM, pinned=pinned)
+    files = _write(loaded, existing, content, lock if pinned else None, defined)
+    steps = _next_steps(name, files[0], scope_options(found.first_scopes), f"accredit check {name} {check}".rstrip())
+    told = {"files": files, "server": name, "renamed": existing, **found.members(), "notes": notes, "next": steps}
+    print_result(told)
+    say(f"wrote {files[0]}: [servers.{name}], {found.summary}. Read it before you go on.")
+    for each in files[1:] if defined else ():
+        say(f"wrote {each}: what these tools say of themselves; a gateway refuses calls of one that changes")
+    for note in () if is_for_programs() else notes:
+        tell(f"note: {note}")
+    say_next(steps)
     return 0
 
 
-def _add_described(found: Api | Agent, document: Document, config: Path | None, existing: str | None) -> int:
-    """Write the configuration with an HTTP API or an agent, and print what changed. Raises `ConfigurationError`."""
-    loaded, file = _load(config)
-    _check_names(loaded, found.name, existing)
-    content = _new_content(loaded, found.name, existing, described_tables(found))
-    check_served(content, file, found.name)
-    lock = _lock_of(loaded)
-    pinned = lock.data is not None and existing is not None
-    files = _write(loaded, existing, content, lock if pinned else None, {})
-    notes = [] if existing is None else [*_rename_notes(loaded, found.name, existing)]
-    check = f"accredit check {found.name} {document.option} {shlex.quote(str(document.where))}"
-    steps = _next_steps(found.name, files[0], scope_options(found.first_scopes), check)
-    said = {"files": files, "server": found.name, "renamed": existing, **found.members()}
-    print_result({**said, "notes": notes, "next": steps})
-    say(f"wrote {files[0]}: [servers.{found.name}], {found.summary}. Read it before you go on.")
-    _tell(notes, steps)
-    return 0
+def _ask(name: str, upstream: HttpUpstream | StdioUpstream, folder: Path, reach: Reach) -> McpServer:
+    offer, upstream = ask_upstream(upstream, follow=True, seconds=reach.timeout)
+    return found_server(name, upstream, offer, folder, reach)
 
 
 def _load(config: Path | None) -> tuple[Loaded, Path]:
@@ -242,14 +231,12 @@ def _put(path: Path, data: bytes, old: bytes | None) -> None:
 
 
 def _notes(
-    loaded: Loaded, addition: Addition, offer: ServerListing, suggested: Sequence[Suggestion], *, pinned: bool
+    loaded: Loaded, found: McpServer, asked: HttpUpstream | StdioUpstream | None, unnamed: str, *, pinned: bool
 ) -> Iterator[str]:
-    """Yield notes on side effects that the user should know."""
-    name, existing = addition.name, addition.existing
-    if existing is not None:
-        yield from _rename_notes(loaded, name, existing)
-    for scope, mine in _by_scope(offer, suggested).items():
-        others = _with_scope(scope, loaded, existing or UPSTREAM)
+    """Yield notes on side effects that the user should know. `unnamed` is what the server of `[upstream]` is called."""
+    name, upstream = found.name, found.upstream
+    for scope, mine in _by_scope(found.offer, found.proposals).items():
+        others = _with_scope(scope, loaded, unnamed)
         if others:
             tools = some_of(mine, MAX_TOLD_CANDIDATES)
             yield f"whoever holds {scope} for {', '.join(others)} may use {tools} of {name} as well"
@@ -258,8 +245,10 @@ def _notes(
     if not pinned:
         # Without pins for the existing servers, a new lock would keep the gateway from starting.
         yield f"nothing is pinned, as there is no {LOCK_FILE}: `accredit pin NAME` for each server makes one"
-    if isinstance(addition.upstream, HttpUpstream) and "?" in addition.upstream.url and _open_to_others(loaded):
+    if isinstance(asked, HttpUpstream) and "?" in asked.url and _open_to_others(loaded):
         yield f"the URL of {name} has a query, which may hold a key, and others can read {loaded.file}"
+    if isinstance(upstream, HttpUpstream) and upstream != asked:
+        yield f"the server is at {without_query(upstream.url)}: the configuration names that"
 
 
 def _rename_notes(loaded: Loaded, name: str, existing: str) -> Iterator[str]:
@@ -304,25 +293,6 @@ def _open_to_others(loaded: Loaded) -> bool:
     return loaded.file is not None and read_file(loaded.file, len(loaded.content)).open_to_others
 
 
-def _report(
-    addition: Addition,
-    files: Sequence[str],
-    offer: ServerListing,
-    suggested: Sequence[Suggestion],
-    notes: Sequence[str],
-) -> None:
-    name, (file, *_) = addition.name, files
-    steps = _next_steps(name, file, first_scopes(offer, suggested), f"accredit check {name}")
-    print_result(
-        {"files": files, "server": name, "renamed": addition.existing, **members_of(offer, suggested), "notes": notes,
-         "next": steps}
-    )  # fmt: skip
-    say(f"wrote {file}: [servers.{name}], {summarize_offer(offer, suggested)}. Read it before you go on.")
-    for each in files[1:]:
-        say(f"wrote {each}: what these tools say of themselves; a gateway refuses calls of one that changes")
-    _tell(notes, steps)
-
-
 def _next_steps(name: str, file: str, scopes: str, check: str) -> list[str]:
     """Return three shell lines: delegate first scopes, check the server, have the gateway take it."""
     folder, own, config = Path(file).parent, config_folder(os.environ), word(Path(file))
@@ -336,9 +306,3 @@ def _next_steps(name: str, file: str, scopes: str, check: str) -> list[str]:
         f"{check} --config {config}",
         f"accredit reload --config {config}    # or, where none runs: accredit serve --config {config}",
     ]
-
-
-def _tell(notes: Iterable[str], steps: Iterable[str]) -> None:
-    for note in () if is_for_programs() else notes:
-        tell(f"note: {note}")
-    say_next(steps)

@@ -38,7 +38,7 @@ from accredit.hosts.edit import Edit, apply, entries, read_host_file, replace_en
 from accredit.hosts.foreign import Folders, Own, SkippedEntry, own_servers
 from accredit.hosts.programs import check_not_running
 from accredit.hosts.table import Entry, Host, Places
-from accredit.keys import make_key, public_path, replace_file, write_file, write_key
+from accredit.keys import public_path, replace_file, write_file
 from accredit.keys.own_files import check_own_folder, fault_of_file
 from accredit.keys.places import DELEGATION, config_folder, state_folder
 from accredit.limits import MAX_SAID_CHARS
@@ -51,9 +51,8 @@ from accredit.setup.own_keys import (
     OWNER_KEY,
     OwnKey,
     Passphrases,
-    agent_key,
-    complete,
     has_person_key,
+    kept_key,
     own_config_folder,
     person_key,
 )
@@ -208,7 +207,8 @@ def _make_keys(job: _Job, passphrases: Passphrases) -> None:
         make_folder(folder)
         make_folder(folder / GRANTS)  # what is put there is presented, too
         person = person_key(os.environ, passphrases)
-        agent = agent_key(job.agent, f"{job.host.name} of {os.environ.get('USER') or 'this machine'}"[:64])
+        name = f"{job.host.name} of {os.environ.get('USER') or 'this machine'}"[:64]
+        agent = kept_key(job.agent, "agent", name)
         if not _still_counts(job.delegation, person, agent):
             sign_own(person, agent, job.delegation, passphrases, replace=True)
     finally:
@@ -239,10 +239,7 @@ def _write(planned: Plan) -> None:
         if not os.path.lexists(path):
             write_file(path, data, private=True)
     if planned.old is None:
-        key = planned.file.parent / GATEWAY_KEY_FILE
-        complete(key)
-        if not os.path.lexists(key):
-            write_key(key, make_key("gateway", "gateway", unix_seconds()))
+        kept_key(planned.file.parent / GATEWAY_KEY_FILE, "gateway", "gateway")
         write_file(planned.file, planned.new, private=True)
     elif planned.new != planned.old:
         replace_file(planned.file, planned.new, old=planned.old)

@@ -1,4 +1,5 @@
-"""Writes an `accredit.toml` from what a server offers, or from what a document says of an HTTP API or an agent. No I/O.
+"""Writes an `accredit.toml` from what a server offers, or from what a document says of an HTTP API or an agent: these
+three kinds (`Described`) are written, counted and reported alike. No I/O.
 
 The server's words go into comments and keys, and can't break out of them:
 
@@ -8,7 +9,7 @@ The server's words go into comments and keys, and can't break out of them:
   the gateway's own tools (`policy.drill`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,7 +24,7 @@ from accredit.hosts.toml_text import inline, key, string
 from accredit.http_api.proposals import Proposal, Proposals, read_scope
 from accredit.limits import MAX_SAID_CHARS
 from accredit.policy.drill import DRILLS
-from accredit.signing.suggest_scopes import PROMPT, RESOURCE, Suggestion, resource_scopes
+from accredit.signing.suggest_scopes import PROMPT, READING, RESOURCE, Suggestion, resource_scopes
 
 MAX_LISTED_EXAMPLES = 10
 """The most resources, templates or prompts of a server that a configuration quotes: enough to see what they are
@@ -86,43 +87,83 @@ _TOOLS = """\
 # The tools, each with the scope that a delegation has to hold. A sensitive one takes only proofs over a challenge that
 # the gateway made for this very call.
 """
-_ADDED = """\
-# Added by `accredit add` from what the server says of itself. Nobody has checked that: read it before you serve.
-"""
-
-
 _IDENTITY = """\
 # identity = "jwt"         # tells the server who calls, in a header; the key that signs it is made as identity.key
 """
 
 
-def configuration(
-    upstream: HttpUpstream | StdioUpstream,
-    offer: ServerListing,
-    suggestions: Iterable[Suggestion],
-    headers: Headers = {},  # noqa: B006 - it is read only
-    name: str = "",
-    port: int = Gateway().port,
-) -> str:
-    """Return the file's text. `headers` are written as they are given. If there is a `name`, the server goes into
-    `[servers]` under it."""
-    head = _HEAD.format(
-        server=_to_comment(offer.server) or "an MCP server",
-        source="what the server says of itself",
-        port=port,
-        admin="",
-        table=table_name("upstream", name),
-        upstream=_upstream(upstream, headers),
-        identity=_IDENTITY if isinstance(upstream, HttpUpstream) else "",
-        default=_DEFAULT,
-        rest=f"{_kinds(offer, name)}\n{_TOOLS}",
-    )
-    return "\n".join([head, *(tool_table(each, name) for each in suggestions)])
-
-
 def oauth_tables(public_url: str) -> str:
     """Return the tables that let in hosts that can only log in."""
     return _OAUTH.format(url=string(public_url), keys=CLUSTER_KEYS_FILE)
+
+
+@dataclass(frozen=True)
+class McpServer:
+    """An MCP server to be written: its name in `[servers]` ("" if it goes into `[upstream]`), how it is reached,
+    `headers` as they are written in the file, what it offers, and the proposed entries of its tools."""
+
+    name: str
+    upstream: HttpUpstream | StdioUpstream
+    headers: Headers
+    offer: ServerListing
+    proposals: Sequence[Suggestion]
+
+    proxy: ClassVar[None] = None
+    kind: ClassVar[str] = "an MCP server"
+    source: ClassVar[str] = "what the server says of itself"
+    source_of_addition: ClassVar[str] = source
+
+    @property
+    def title(self) -> str:
+        """What the server calls itself."""
+        return self.offer.server
+
+    @property
+    def path(self) -> str:
+        """The path at which a proxy asks: there is none."""
+        return ""
+
+    @property
+    def own(self) -> str:
+        """The lines of its own table."""
+        return _upstream(self.upstream, self.headers)
+
+    @property
+    def introduction(self) -> str:
+        """The tables of its resources and prompts, and what precedes those of its tools."""
+        return f"{_kinds(self.offer, self.name)}\n{_TOOLS}"
+
+    def tables(self) -> Iterator[str]:
+        """Yield the table of each tool."""
+        return (tool_table(each, self.name) for each in self.proposals)
+
+    @property
+    def _resources(self) -> int:
+        return len(self.offer.resources) + len(self.offer.templates)
+
+    @property
+    def summary(self) -> str:
+        """How much it offers, in words."""
+        counts = [_count("tool", self.proposals, 0)]
+        if self.offer.only_some:
+            counts.append(f"{len(self.offer.only_some)} that only some clients see")
+        counts += [several(self._resources, "resource")] if self._resources else []
+        counts += [several(len(self.offer.prompts), "prompt")] if self.offer.prompts else []
+        return ", ".join(counts)
+
+    @property
+    def first_scopes(self) -> list[str]:
+        """The scope of read-only tools or, if there are none, that of one tool."""
+        scopes = [each.scope for each in self.proposals]
+        if scopes:
+            return [READING if READING in scopes else scopes[0]]
+        found = [*([RESOURCE] if self._resources else []), *([PROMPT] if self.offer.prompts else [])]
+        return found or [READING]
+
+    def members(self) -> dict[str, object]:
+        """Return what it offers as members of a JSON object."""
+        tools = [{"name": each.tool, "scope": each.scope, "sensitive": each.sensitive} for each in self.proposals]
+        return {"tools": tools, "resources": self._resources, "prompts": len(self.offer.prompts)}
 
 
 @dataclass(frozen=True)
@@ -138,7 +179,8 @@ class Api:
     proposals: Proposals
 
     kind: ClassVar[str] = "an HTTP API"
-    document: ClassVar[str] = "OpenAPI document"
+    source: ClassVar[str] = "its OpenAPI document"
+    source_of_addition: ClassVar[str] = "an OpenAPI document"
     introduction: ClassVar[str] = """\
 # The routes, each with the scope that a delegation has to hold. A sensitive one takes only proofs over a challenge that
 # the gateway made for this very request. Requests of no route are refused.
@@ -199,7 +241,8 @@ class Agent:
 
     proxy: ClassVar[None] = None
     kind: ClassVar[str] = "an agent"
-    document: ClassVar[str] = "card"
+    source: ClassVar[str] = "its card"
+    source_of_addition: ClassVar[str] = "an agent's card"
     introduction: ClassVar[str] = """\
 # The skills, each with the scope that a delegation has to hold besides. A sensitive one takes only proofs over a
 # challenge that the gateway made for this very message. A message that names no skill needs the scopes of all of them.
@@ -246,35 +289,40 @@ class Agent:
         return {"scope": ask_scope(self.name), "skills": skills, "left_out": left_out}
 
 
-def described_configuration(found: Api | Agent, port: int = Gateway().port) -> str:
-    """Return the text of a file for an HTTP API or an agent."""
+Described = McpServer | Api | Agent
+
+
+def configuration(found: Described, port: int = Gateway().port) -> str:
+    """Return the text of a file for a server."""
+    is_mcp = isinstance(found, McpServer)
+    identity = "\n" if found.proxy is not None else _IDENTITY
     head = _HEAD.format(
         server=_to_comment(found.title) or found.kind,
-        source=f"its {found.document}",
+        source=found.source,
         port=port,
         admin=_ADMIN.format(path=found.path) if found.proxy is not None else "",
         table=table_name("upstream", found.name),
         upstream=found.own,
-        identity="\n" if found.proxy is not None else _IDENTITY,
-        default="",
+        identity="" if is_mcp and isinstance(found.upstream, StdioUpstream) else identity,
+        default=_DEFAULT if is_mcp else "",
         rest=found.introduction,
     )
     return "\n".join([head, *found.tables()])
 
 
-def described_tables(found: Api | Agent) -> str:
-    """Return the tables of `[servers]` of an API or an agent, to be appended to a file."""
-    head = f"{_from_document(found, 'add')}[{table_name('upstream', found.name)}]\n{found.own}\n"
+def added_tables(found: Described) -> str:
+    """Return the tables of `[servers]` of a server, to be appended to a file."""
+    head = f"{_addition(found, 'add')}[{table_name('upstream', found.name)}]\n{found.own}\n"
     return "\n".join([head, found.introduction, *found.tables()])
 
 
 def more_tables(found: Api | Agent) -> str:
     """Return the tables of routes or skills that `accredit check --fix` adds."""
-    return "\n".join(["", _from_document(found, "check --fix"), *found.tables()])
+    return "\n".join(["", _addition(found, "check --fix"), *found.tables()])
 
 
-def _from_document(found: Api | Agent, command: str) -> str:
-    source = "an OpenAPI document" if isinstance(found, Api) else "an agent's card"
+def _addition(found: Described, command: str) -> str:
+    source = found.source_of_addition
     return f"# Added by `accredit {command}` from {source}. Nobody has checked that: read it before you serve.\n"
 
 
@@ -290,22 +338,10 @@ def _omission(name: str, why: str) -> str:
     return f"# Left out: {_to_comment(name)}\n#   as {_to_comment(why)}\n"
 
 
-def _count(noun: str, found: "Sequence[Proposal | ProposedSkill]", left_out: int) -> str:
+def _count(noun: str, found: "Sequence[Proposal | ProposedSkill | Suggestion]", left_out: int) -> str:
     sensitive = sum(each.sensitive for each in found) or "none"
     left = f"; {left_out} left out, see there why" if left_out else ""
     return f"{several(len(found), noun)}, {sensitive} of them sensitive{left}"
-
-
-def server_tables(
-    name: str,
-    upstream: HttpUpstream | StdioUpstream,
-    offer: ServerListing,
-    suggestions: Iterable[Suggestion],
-    headers: Headers = {},  # noqa: B006 - it is read only
-) -> str:
-    """Return one server's tables of `[servers]`, to be appended to a file."""
-    head = f"{_ADDED}[{table_name('upstream', name)}]\n{_upstream(upstream, headers)}\n"
-    return "\n".join([head, f"{_kinds(offer, name)}\n{_TOOLS}", *(tool_table(each, name) for each in suggestions)])
 
 
 def table_name(section: str, name: str) -> str:

@@ -16,7 +16,7 @@ import base64
 import os
 import secrets
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -26,9 +26,7 @@ from accredit.asking.listing import ServerListing
 from accredit.asking.probe import without_query
 from accredit.asking.reaching import Reach
 from accredit.asking.server import ask_upstream
-from accredit.base.clock import unix_seconds
 from accredit.base.files import SHARED_FOLDER, make_folder
-from accredit.base.text import several
 from accredit.config.attest import GATEWAY_KEY_FILE
 from accredit.config.load import DEFAULT_FILE, load
 from accredit.config.schema import Gateway
@@ -36,22 +34,16 @@ from accredit.config.servers import check_server_name
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.hosts.credentials import secret_parts, url_holds_secret
-from accredit.keys import load_public_key, make_key, public_path, read_file, read_key, write_file, write_key
+from accredit.keys import public_path, read_file, write_file
 from accredit.limits import MAX_LOCK_BYTES
 from accredit.pins import LOCK_FILE, UPSTREAM
 from accredit.refusals import oauth_hosts
 from accredit.rounds.sealing import KEY_BYTES
-from accredit.setup.config_text import (
-    CLUSTER_KEYS_FILE,
-    Agent,
-    Api,
-    configuration,
-    described_configuration,
-    oauth_tables,
-)
+from accredit.setup.config_text import CLUSTER_KEYS_FILE, Agent, Api, Described, McpServer, configuration, oauth_tables
 from accredit.setup.documents import check_served, find_described, named_document
+from accredit.setup.own_keys import kept_key
 from accredit.setup.pin import definitions_of, lock_text
-from accredit.signing.suggest_scopes import PROMPT, READING, RESOURCE, Suggestion, suggestions
+from accredit.signing.suggest_scopes import suggestions
 from accredit.terminal.output import QUIET, print_result, say, say_whole, tell
 
 
@@ -117,12 +109,10 @@ def run_init(
 
 def set_up(plan: InitPlan) -> int:
     """Write the files into the folder, and print what to do next. Raises `ConfigurationError`."""
-    folder = plan.folder
-    _check_free(folder, [*plan.files, *(path for path, *_ in plan.more_files)])
+    _check_free(plan.folder, [*plan.files, *(path for path, *_ in plan.more_files)])
     made = Prepared.asked(plan)
     made.write()
-    steps = _next_steps(folder, first_scopes(made.offer, made.suggested))
-    _report(plan, made.offer, made.suggested, steps)
+    _report(made.found, plan.files, plan)
     return 0
 
 
@@ -138,19 +128,12 @@ def _check_free(folder: Path, files: Iterable[Path]) -> None:
 
 def _set_up_described(found: Api | Agent, folder: Path) -> int:
     """Write the files for an HTTP API or an agent, and print what to do next. Raises `ConfigurationError`."""
-    file, key, public = files = _files_of(folder)
-    text = described_configuration(found).encode()
+    file, key, _ = files = _files_of(folder)
+    text = configuration(found).encode()
     check_served(text, file, found.name)
     make_folder(folder, SHARED_FOLDER)
-    _write([(file, text, url_holds_secret(found.url))], [*_write_key(key)])
-    steps = _next_steps(folder, scope_options(found.first_scopes))
-    print_result({"files": [str(each) for each in files], "server": found.name, **found.members(), "next": steps})
-    say(f"wrote {file}: {found.summary}. Read it before you go on.")
-    say(f"wrote {key}, which only you can read, and {public}")
-    kind = found.kind.rpartition(" ")[2]
-    say(f"the {kind} is at {without_query(found.url)}, and on the gateway at {found.path}" if found.proxy is None else
-        f"{found.proxy} asks at {found.path} of the admin listener: docs/how-to/api-behind-a-proxy.md")  # fmt: skip
-    say_next(steps)
+    _write([(file, text, url_holds_secret(found.url))], _write_key(key))
+    _report(found, files, None)
     return 0
 
 
@@ -158,9 +141,7 @@ class Prepared(NamedTuple):
     """What a server offers, and the contents of the files for it."""
 
     plan: InitPlan
-    offer: ServerListing
-    upstream: HttpUpstream | StdioUpstream
-    suggested: Sequence[Suggestion]
+    found: McpServer
     lock: bytes
     text: bytes
 
@@ -169,22 +150,21 @@ class Prepared(NamedTuple):
         """Ask the server (step 2), and make the contents of the files. Raises `ConfigurationError`."""
         offer, upstream = ask_upstream(plan.upstream, follow=True, seconds=plan.reach.timeout)
         lock = lock_text({plan.server or UPSTREAM: definitions_of(offer)})
-        suggested = suggestions(offer, plan.server)
-        where = keep_working_folder(upstream, plan.folder)
-        text = configuration(where, offer, suggested, plan.reach.configured, plan.server, plan.port)
-        text += oauth_tables(plan.oauth) if plan.oauth else ""
-        return cls(plan, offer, upstream, suggested, lock, text.encode())
+        found = found_server(plan.server, upstream, offer, plan.folder, plan.reach)
+        text = configuration(found, plan.port) + (oauth_tables(plan.oauth) if plan.oauth else "")
+        return cls(plan, found, lock, text.encode())
 
     def write(self) -> None:
         """Write the files (step 3). Raises `ConfigurationError` if one exists, except for a key and a lock from an
         earlier run."""
         file, key, _, lock = self.plan.files
         make_folder(self.plan.folder, SHARED_FOLDER)
-        keys = [*_write_key(key)]
-        if self.upstream != self.plan.upstream and isinstance(self.upstream, HttpUpstream):
-            tell(f"the server is at {without_query(self.upstream.url)}: the configuration names that")
+        keys = _write_key(key)
+        upstream = self.found.upstream
+        if upstream != self.plan.upstream and isinstance(upstream, HttpUpstream):
+            tell(f"the server is at {without_query(upstream.url)}: the configuration names that")
         locks = [] if _holds(lock, self.lock) else [(lock, self.lock, False)]
-        _write([*locks, *self.plan.more_files, (file, self.text, _may_hold_secret(self.upstream))], keys)
+        _write([*locks, *self.plan.more_files, (file, self.text, _may_hold_secret(upstream))], keys)
 
 
 def _write(files: Iterable[tuple[Path, bytes, bool]], keys: list[Path]) -> None:
@@ -201,20 +181,11 @@ def _write(files: Iterable[tuple[Path, bytes, bool]], keys: list[Path]) -> None:
         raise
 
 
-def _write_key(path: Path) -> Iterator[Path]:
-    """Write the gateway's key, and yield each file written. An existing key is kept if it is a gateway's."""
-    if not path.is_file():
-        write_key(path, make_key("gateway", "gateway", unix_seconds()))
-        yield from (path, public_path(path))
-        return
-    key = read_key(path)
-    if key.kind != "gateway":
-        raise ConfigurationError(f"{path} is the key of a {key.kind}, not of a gateway", "move it away")
-    if not os.path.lexists(public_path(path)):
-        write_file(public_path(path), key.public().encode() + b"\n")
-        yield public_path(path)
-    elif load_public_key(public_path(path)) != key.public():
-        raise ConfigurationError(f"{public_path(path)} is not the public half of {path}", "move it away")
+def _write_key(path: Path) -> list[Path]:
+    """Write the gateway's key, and return each file written. An existing key is kept if it is a gateway's."""
+    missing = [each for each in (path, public_path(path)) if not os.path.lexists(each)]
+    kept_key(path, "gateway", "gateway")
+    return missing
 
 
 def _may_hold_secret(upstream: HttpUpstream | StdioUpstream) -> bool:
@@ -232,13 +203,15 @@ def _no_folder(folder: Path, why: str) -> ConfigurationError:
     return ConfigurationError(f"can't make {folder}: {why}", "name another folder with --dir")
 
 
-def keep_working_folder(upstream: HttpUpstream | StdioUpstream, folder: Path) -> HttpUpstream | StdioUpstream:
-    """Return the upstream as it is written to the file. If it is a command, it will run in the current folder, wherever
-    the configuration is."""
+def found_server(
+    name: str, upstream: HttpUpstream | StdioUpstream, offer: ServerListing, folder: Path, reach: Reach
+) -> McpServer:
+    """Return a server as it is written to a file in `folder`. If it is a command, it will run in the current folder,
+    wherever the configuration is."""
     here = Path.cwd()
-    if isinstance(upstream, HttpUpstream) or os.path.realpath(folder) == os.path.realpath(here):
-        return upstream
-    return replace(upstream, cwd=str(here))
+    if isinstance(upstream, StdioUpstream) and os.path.realpath(folder) != os.path.realpath(here):
+        upstream = replace(upstream, cwd=str(here))
+    return McpServer(name, upstream, reach.configured, offer, suggestions(offer, name))
 
 
 def _next_steps(folder: Path, scopes: str) -> list[str]:
@@ -249,18 +222,6 @@ def _next_steps(folder: Path, scopes: str) -> list[str]:
         f"accredit grant --issuer {owner} --agent {agent}.pub {scopes} --expires 7d --out {out}",
         f"accredit serve --config {file}",
     ]
-
-
-def first_scopes(offer: ServerListing, suggested: Sequence[Suggestion]) -> str:
-    """Return the `accredit grant` options for first scopes: those of read-only tools or, if there are none, that of one
-    tool."""
-    scopes = [each.scope for each in suggested]
-    if READING in scopes:
-        scopes = [READING]
-    if not scopes:
-        kinds = [RESOURCE] if offer.resources or offer.templates else []
-        return scope_options([*kinds, *([PROMPT] if offer.prompts else [])] or [READING])
-    return scope_options(scopes[:1])
 
 
 def scope_options(scopes: Sequence[str]) -> str:
@@ -276,23 +237,25 @@ def word(path: Path) -> str:
     return shlex.quote(str(path))
 
 
-def _report(plan: InitPlan, offer: ServerListing, suggested: Sequence[Suggestion], steps: Sequence[str]) -> None:
-    more = [path for path, *_ in plan.more_files]
-    files = [*plan.files, *more]
-    print_result({"files": [str(file) for file in files], **members_of(offer, suggested), "next": steps})
-    say(f"wrote {files[0]}: {summarize_offer(offer, suggested)}. Read it before you go on.")
+def _report(found: Described, files: Sequence[Path], plan: InitPlan | None) -> None:
+    """Print what was written, and what comes next. `plan` is that of an MCP server."""
+    more = [path for path, *_ in plan.more_files] if plan is not None else []
+    steps = _next_steps(files[0].parent, scope_options(found.first_scopes))
+    named = {} if plan is not None else {"server": found.name}
+    print_result({"files": [*map(str, (*files, *more))], **named, **found.members(), "next": steps})
+    say(f"wrote {files[0]}: {found.summary}. Read it before you go on.")
     say(f"wrote {files[1]}, which only you can read, and {files[2]}")
-    say(f"wrote {files[3]}: what these tools say of themselves; a gateway refuses calls of one that changes")
+    for each in files[3:]:
+        say(f"wrote {each}: what these tools say of themselves; a gateway refuses calls of one that changes")
     for each in more:
         say(f"wrote {each}, which only you can read: it seals the keys of hosts that log in. Don't lose it")
+    if not isinstance(found, McpServer):
+        kind, proxied = found.kind.rpartition(" ")[2], "of the admin listener: docs/how-to/api-behind-a-proxy.md"
+        own = f"the {kind} is at {without_query(found.url)}, and on the gateway at {found.path}"
+        say(own if found.proxy is None else f"{found.proxy} asks at {found.path} {proxied}")
     say_next(steps)
-    say(f"note: {oauth_hosts(plan.oauth)}", QUIET)
-
-
-def members_of(offer: ServerListing, suggested: Sequence[Suggestion]) -> dict[str, object]:
-    """Return what a server offers as members of a JSON object."""
-    tools = [{"name": each.tool, "scope": each.scope, "sensitive": each.sensitive} for each in suggested]
-    return {"tools": tools, "resources": len(offer.resources) + len(offer.templates), "prompts": len(offer.prompts)}
+    if plan is not None:
+        say(f"note: {oauth_hosts(plan.oauth)}", QUIET)
 
 
 def say_next(steps: Iterable[str]) -> None:
@@ -301,16 +264,3 @@ def say_next(steps: Iterable[str]) -> None:
     say("next:")
     for step in steps:
         say_whole(f"  {step}")
-
-
-def summarize_offer(offer: ServerListing, suggested: Sequence[Suggestion]) -> str:
-    """Return how much a server offers, in words."""
-    counts = [
-        f"{several(len(suggested), 'tool')}, {sum(each.sensitive for each in suggested) or 'none'} of them sensitive"
-    ]
-    if offer.only_some:
-        counts.append(f"{len(offer.only_some)} that only some clients see")
-    resources = len(offer.resources) + len(offer.templates)
-    counts += [several(resources, "resource")] if resources else []
-    counts += [several(len(offer.prompts), "prompt")] if offer.prompts else []
-    return ", ".join(counts)

@@ -99,21 +99,18 @@ def person_key(environ: Mapping[str, str], passphrases: Passphrases) -> OwnKey:
     make one. Raises `ConfigurationError`."""
     folder = own_config_folder(environ)
     if has_person_key(environ):
-        complete(folder / OWNER_KEY)
-        path = find_key(read_settings(environ))
-        return OwnKey(path, _public(path, "human"), made=False)
+        _complete(folder / OWNER_KEY)
+        return _keep(find_key(read_settings(environ)), "human")
     return _make_own_key(folder / OWNER_KEY, "human", "Owner", passphrases.new("Owner"))
 
 
-def agent_key(path: Path, name: str) -> OwnKey:
-    """Return an agent's key, made if it doesn't exist. Raises `ConfigurationError`."""
-    if os.path.lexists(path):
-        complete(path)
-        return OwnKey(path, _public(path, "agent"), made=False)
-    return _make_own_key(path, "agent", name, None)
+def kept_key(path: Path, kind: KeyKind, name: str) -> OwnKey:
+    """Return a key, made without a passphrase if it doesn't exist. Raises `ConfigurationError`, also for a key of
+    another kind."""
+    return _keep(path, kind) if os.path.lexists(path) else _make_own_key(path, kind, name, None)
 
 
-def complete(private: Path) -> None:
+def _complete(private: Path) -> None:
     """Write the missing public half of a private key. Raises `ConfigurationError`."""
     if private.is_file() and not os.path.lexists(public_path(private)):
         write_file(public_path(private), read_key(private).public().encode() + b"\n")
@@ -125,13 +122,13 @@ def _make_own_key(path: Path, kind: KeyKind, name: str, passphrase: bytearray | 
     return OwnKey(path, key.public(), made=True)
 
 
-def _public(path: Path, kind: KeyKind) -> KeyFile:
+def _keep(path: Path, kind: KeyKind) -> OwnKey:
     about = read_key(path).public()
-    public = load_public_key(public_path(path))
-    if about != public:
+    if about.kind != kind:
+        raise ConfigurationError(f"{path} is the key of a {about.kind}, not of a {kind}", "move it away")
+    _complete(path)
+    if about != load_public_key(public_path(path)):
         raise ConfigurationError(
             f"{public_path(path)} is not the public half of {path}", "move it away: the right one is made then"
         )
-    if about.kind != kind:
-        raise ConfigurationError(f"{path} is the key of a {about.kind}, not of a {kind}", "move it away")
-    return about
+    return OwnKey(path, about, made=False)

@@ -44,9 +44,9 @@ from accredit.keys import KeyFile, ReadFiles, load_public_key, public_path, writ
 from accredit.keys.files import exists_already
 from accredit.keys.places import DELEGATION, desk_sockets
 from accredit.refusals import oauth_hosts
-from accredit.setup.init import InitPlan, Prepared, summarize_offer
+from accredit.setup.init import InitPlan, Prepared
 from accredit.setup.own_grant import fault_of_grant, grant_command, grant_message, sign_first
-from accredit.setup.own_keys import AGENT_KEY, OwnKey, Passphrases, agent_key, own_config_folder, person_key
+from accredit.setup.own_keys import AGENT_KEY, OwnKey, Passphrases, kept_key, own_config_folder, person_key
 from accredit.setup.up_hosts import adopting_host, offer_hosts
 from accredit.setup.up_place import UpPlace, check_meant, found_place, is_known, named_place, remember, server_of
 from accredit.setup.up_plan import print_plan
@@ -159,7 +159,7 @@ def _prepare(wish: UpOptions, environ: Mapping[str, str]) -> _Ready:
     person = person_key(environ, wish.passphrases)
     own_agent, host = own_config_folder(environ) / AGENT_KEY, adopting_host(loaded)
     has_agent = host is not None and not os.path.lexists(own_agent)
-    agent = None if has_agent else agent_key(own_agent, "Agent")
+    agent = None if has_agent else kept_key(own_agent, "agent", "Agent")
     for key in (person,) if agent is None else (person, agent):
         say(f"{'wrote' if key.made else 'kept'} {key.path}: the key of {key.about.name}, {key.about.id}")
     roots = _roots(loaded, person)
@@ -181,7 +181,7 @@ def _configure(plan: InitPlan, file: Path, environ: Mapping[str, str]) -> None:
     made = Prepared.asked(plan)
     remember(file, environ)
     made.write()
-    say(f"wrote {file}: {summarize_offer(made.offer, made.suggested)}")
+    say(f"wrote {file}: {made.found.summary}")
     say("  which of its tools only read is what the server says: check it in that file", "dim")
 
 

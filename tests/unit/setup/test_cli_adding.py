@@ -20,7 +20,7 @@ from accredit.limits import MAX_DEFINITIONS
 from accredit.pins import Definitions
 from accredit.pins.definitions import read_definition
 from accredit.setup.add import _by_scope, _new_content, _with_scope
-from accredit.setup.config_text import server_tables
+from accredit.setup.config_text import McpServer, added_tables
 from accredit.setup.pin import lock_text
 from accredit.signing.suggest_scopes import suggestions
 
@@ -43,7 +43,7 @@ URL = HttpUpstream("http://127.0.0.1:9/new")
 
 def added(file: Path, text: str, offer: ServerListing, existing: str | None) -> str:
     file.write_text(text, "utf-8", newline="")
-    tables = server_tables("new", URL, offer, suggestions(offer, "new"))
+    tables = added_tables(McpServer("new", URL, {}, offer, suggestions(offer, "new")))
     return _new_content(load(file, {}, {}), "new", existing, tables).decode()
 
 

@@ -19,7 +19,7 @@ from accredit.http_api.openapi import Operation
 from accredit.http_api.proposals import propose
 from accredit.setup import documents
 from accredit.setup.check_documents import check_document
-from accredit.setup.config_text import Agent, Api, described_configuration, described_tables
+from accredit.setup.config_text import Agent, Api, added_tables, configuration
 from accredit.setup.documents import Document, check_served, find_described, named_document, read_openapi
 
 DOCUMENT: dict[str, Any] = {
@@ -99,7 +99,7 @@ def test_a_token_never_goes_to_where_a_document_says(document: Path, monkeypatch
     assert "could name anybody's" in refusal(document, token_env="MAIL_TOKEN")
     assert "could name anybody's" in refusal(document, header=["X-Key=env:MAIL_TOKEN"])
     assert "the proxy calls" in refusal(document, url="https://x", proxy="nginx", token_env="MAIL_TOKEN")
-    text = described_configuration(api(document, "https://mine.example", token_env="MAIL_TOKEN"))
+    text = configuration(api(document, "https://mine.example", token_env="MAIL_TOKEN"))
     assert "secret" not in text
     assert tomllib.loads(text)["servers"]["mail"]["headers"] == {
         "Authorization": {"env": "MAIL_TOKEN", "scheme": "Bearer"}
@@ -179,7 +179,7 @@ def test_whatever_a_document_says_the_file_means_the_routes_that_were_proposed(
 ) -> None:
     given = [Operation("POST", path, name, summary, True, ""), Operation("GET", "/ok", name, summary, False, "")]
     found = Api("mail", title, "https://api.example", proxy, {}, propose(given, "mail"))
-    for text in (described_configuration(found), described_tables(found)):
+    for text in (configuration(found), added_tables(found)):
         assert all(char.isprintable() or char == "\n" for char in text)
         means = tomllib.loads(text)
         assert {
@@ -189,11 +189,11 @@ def test_whatever_a_document_says_the_file_means_the_routes_that_were_proposed(
         assert {*means["servers"]["mail"]} == {"protocol", "routes", *(("proxy",) if proxy else ("path", "url"))}
         assert means["servers"].keys() == {"mail"}
     assert means.keys() == {"servers"}
-    check_served(described_configuration(found).encode(), Path("accredit.toml"), "mail")
+    check_served(configuration(found).encode(), Path("accredit.toml"), "mail")
 
 
 def written(folder: Path, where: Path, proxy: str | None = None, url: str | None = None) -> Path:
-    return put(folder, described_configuration(api(where, url, proxy)), "accredit.toml")
+    return put(folder, configuration(api(where, url, proxy)), "accredit.toml")
 
 
 def checked(
@@ -332,12 +332,12 @@ def test_whatever_a_card_says__the_file_means_the_proposed_skills(
         found = agent(put(tmp_path_factory.getbasetemp(), json.dumps({**CARD, "name": said, **json.loads(text)}), "c"))
     except (ConfigurationError, UnicodeEncodeError):
         return
-    for written_text in (described_configuration(found), described_tables(found)):
+    for written_text in (configuration(found), added_tables(found)):
         server = tomllib.loads(written_text)["servers"]["mail"]
         skills = {each.skill.id: each.scope for each in found.proposals.skills}
         assert {id: table["scope"] for id, table in server.get("skills", {}).items()} == skills
         assert (server["scope"], server["path"], server["url"]) == ("custom:mail:ask", "/agents/mail", found.url)
-    check_served(described_configuration(found).encode(), Path("accredit.toml"), "mail")
+    check_served(configuration(found).encode(), Path("accredit.toml"), "mail")
 
 
 @pytest.mark.holds("setup/check_documents")
@@ -345,7 +345,7 @@ def test_a_card_that_drifts_is_told__and_fix_adds_the_skills_that_are_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     card = carded(tmp_path, "summarize", "send")
-    file = put(tmp_path, described_configuration(agent(card)), "accredit.toml")
+    file = put(tmp_path, configuration(agent(card)), "accredit.toml")
     assert agent_checked(file, card, capsys)["skills"] == 2
     new = carded(tmp_path, "summarize", "translate", "delete", supportedInterfaces=[
         {"url": "https://elsewhere.example", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
@@ -367,9 +367,9 @@ def test_a_card_that_drifts_is_told__and_fix_adds_the_skills_that_are_missing(
 
 
 def test_an_agent_is_no_api(card: Path, document: Path, tmp_path: Path) -> None:
-    file = put(tmp_path, described_configuration(agent(card)), "accredit.toml")
+    file = put(tmp_path, configuration(agent(card)), "accredit.toml")
     with pytest.raises(ConfigurationError, match="no HTTP API is called 'mail'"):
         check_document(file, "mail", Document("--openapi", document), fix=False, timeout=None)
-    api_file = put(tmp_path, described_configuration(api(document)), "api.toml")
+    api_file = put(tmp_path, configuration(api(document)), "api.toml")
     with pytest.raises(ConfigurationError, match="no agent is called 'mail'"):
         check_document(api_file, "mail", Document("--agent-card", card), fix=False, timeout=None)

@@ -9,7 +9,7 @@ import pytest
 
 from accredit.errors import ConfigurationError, WrongPassphrase
 from accredit.keys import LockedKeyFile, load_signing_key, make_key, read_key, write_key
-from accredit.setup.own_keys import OwnKey, Passphrases, agent_key, own_config_folder, person_key
+from accredit.setup.own_keys import OwnKey, Passphrases, kept_key, own_config_folder, person_key
 
 pytestmark = pytest.mark.holds("setup/own_keys")
 
@@ -64,13 +64,13 @@ def test_into_a_folder_that_others_may_write_to_no_key_is_put(person: Person) ->
 @pytest.mark.parametrize("lost", [False, True], ids=["whole", "without its public half"])
 def test_a_key_that_is_there_is_kept__and_its_lost_half_is_made_of_it_again(person: Person, lost: bool) -> None:
     person.key()
-    agent_key(person.folder / "agent.key", "Agent")
+    kept_key(person.folder / "agent.key", "agent", "Agent")
     before = person.held()
     if lost:
         for name in ("owner.key.pub", "agent.key.pub"):
             (person.folder / name).unlink()
     again = person_key(person.environ, Passphrases(None))  # nobody is asked
-    agent = agent_key(person.folder / "agent.key", "Other")
+    agent = kept_key(person.folder / "agent.key", "agent", "Other")
     assert (again.made, agent.made, agent.about.name) == (False, False, "Agent")
     assert person.held() == before
 
@@ -110,7 +110,7 @@ def test_what_is_in_the_place_of_a_key_is_never_replaced(
     change(folder)
     names = sorted(each.name for each in folder.iterdir())
     with pytest.raises(ConfigurationError, match=what):
-        agent_key(folder / "agent.key", "Agent")
+        kept_key(folder / "agent.key", "agent", "Agent")
     assert sorted(each.name for each in folder.iterdir()) == names
 
 

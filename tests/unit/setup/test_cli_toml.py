@@ -13,7 +13,7 @@ from accredit.asking.listing import ServerListing
 from accredit.base.text import is_utf8
 from accredit.config import build_catalog, convert_tables
 from accredit.gateway import HttpUpstream, StdioUpstream
-from accredit.setup.config_text import configuration
+from accredit.setup.config_text import McpServer, configuration
 from accredit.signing.suggest_scopes import suggestion
 
 pytestmark = pytest.mark.holds("setup/config_text")
@@ -22,7 +22,9 @@ URL = HttpUpstream("http://127.0.0.1:9/mcp")
 
 
 def written(server: str, *offered: Tool, upstream: HttpUpstream | StdioUpstream = URL) -> str:
-    return configuration(upstream, ServerListing(server), [suggestion(each, server) for each in offered])
+    return configuration(
+        McpServer("", upstream, {}, ServerListing(server), [suggestion(each, server) for each in offered])
+    )
 
 
 def read(text: str) -> dict[str, Any]:
