@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
-import msgspec
 from msgspec import Struct
 
 from accredit.attest import CallRecord, timestamp
@@ -22,72 +21,6 @@ _WORD = re.compile(r'\s*(-?)([a-z]+):(?:"([^"]*)"|([^\s"]\S*))(?=\s|\Z)')
 _AGO = re.compile(r"([1-9][0-9]{0,5})([smhd])")
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
 _REMEDY = "write words such as tool:send_email, -outcome:ok or after:1d"
-
-
-class _Call(Struct, frozen=True):
-    id: str
-    method: str = ""
-    target: str | None = None
-    server: str | None = None
-
-
-class _Times(Struct, frozen=True):
-    received: str
-
-
-class _Decision(Struct, frozen=True):
-    verdict: str = ""
-    error: str | None = None
-    enforced: bool | None = None
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether the call was forwarded: the same as `attest.RecordedDecision.goes_on`."""
-        return self.verdict == "allow" or self.enforced is False
-
-
-class _Authority(Struct, frozen=True):
-    principal_id: str = ""
-    agent_id: str = ""
-    chain_sha256: str = ""
-    principal_name: str | None = None
-
-
-class _Place(Struct, frozen=True):
-    writer: str = ""
-    sequence: int = 0
-
-
-class _Outcome(Struct, frozen=True):
-    status: str = ""
-
-
-class PartialRecord(Struct, frozen=True):
-    """The parts of a record that filters use, from a fast, partial decoding. Records that match are decoded in full
-    (`attest`) and filtered again."""
-
-    phase: str
-    call: _Call
-    times: _Times
-    log: _Place = _Place()
-    decision: _Decision | None = None
-    authority: _Authority | None = None
-    outcome: _Outcome | None = None
-
-
-class _Statement(Struct, frozen=True):
-    predicate: PartialRecord
-
-
-_decode = msgspec.json.Decoder(_Statement).decode
-
-
-def glimpse(payload: bytes) -> PartialRecord | None:
-    """Decode the members of a record that filters use. Return None if it is not a record, or can't be read."""
-    try:
-        return _decode(payload).predicate
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 class CallFilter(Struct, frozen=True):
@@ -132,9 +65,7 @@ def read_filter(text: str, now_ms: int) -> CallFilter:
     return CallFilter(wanted, unwanted, **times)
 
 
-def values_of(
-    decision: "PartialRecord | CallRecord", status: str, names: Mapping[str, str]
-) -> Mapping[str, tuple[str, ...]]:
+def values_of(decision: CallRecord, status: str, names: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
     """Return a call's values by qualifier. If a value ends with an asterisk, a prefix of it matches. `status` is how
     the call ended; `names` are the known names by id."""
     call, decided, authority = decision.call, decision.decision, decision.authority

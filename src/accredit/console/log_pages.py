@@ -37,7 +37,7 @@ from accredit.attest import timestamp as timestamp_ms
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_ms
 from accredit.console.api import Said, Work
-from accredit.console.call_filter import CallFilter, PartialRecord, glimpse, read_filter, values_of
+from accredit.console.call_filter import CallFilter, read_filter, values_of
 from accredit.console.views import fold_ids, timestamp
 from accredit.errors import AttestationError, DeskError, StoreUnavailable, WireError
 from accredit.limits import SHORT_ID_CHARS
@@ -141,21 +141,19 @@ class LogPages:
         outcomes: dict[str, tuple[str, NumberedEntry]] = {}
         looked, since, following = 0, "", None
         for each in log.newest_first(None if before is None else before + OUTCOMES_LOOKED_AT):
-            seen = glimpse(each.entry.envelope.payload) if isinstance(each.entry, Stored) else None
-            if seen is not None and seen.phase == "outcome":
-                outcomes[seen.call.id] = (seen.outcome.status if seen.outcome else "", each)
+            record = record_of(each)
+            if record is not None and record.outcome is not None:
+                outcomes[record.call.id] = (record.outcome.status, each)
             if before is not None and each.number >= before:
                 continue
             looked += 1
-            if seen is not None and seen.phase == "decision":
-                status, outcome = outcomes.pop(seen.call.id, ("open", None))
-                since = seen.times.received
-                if wanted.passes(since, values_of(seen, _status(seen, status, still_open), names)):
-                    listed = _in_full(each, outcome, wanted, names, still_open)
-                    if listed is not None:
-                        self._add_verdict(listed, log, each, outcome)
-                        found.append(listed)
-                        self._bookmarks.put(seen.call.id, Bookmark(each.number, seen.log.writer, seen.log.sequence))
+            if record is not None and record.decision is not None:
+                outcome, ended = outcomes.pop(record.call.id, ("open", None))
+                since, status = record.times.received, _status(record, outcome, still_open)
+                if wanted.passes(since, values_of(record, status, names)):
+                    verdict = self._verdict(log, each, record, ended)
+                    found.append({**_call_row(record, status, names), **verdict})
+                    self._bookmarks.put(record.call.id, Bookmark(each.number, record.log.writer, record.log.sequence))
                 if since < wanted.after:
                     break
             if len(found) == CALLS_A_PAGE or looked == CALLS_LOOKED_AT:
@@ -163,20 +161,22 @@ class LogPages:
                 break
         return {"calls": found, "next": following, "since": since, "checked": self.prover.has_keys}
 
-    def _add_verdict(
-        self, row: dict[str, Any], log: LogReader, decision: NumberedEntry, outcome: NumberedEntry | None
-    ) -> None:
-        """Add to a call's row whether its records verify and, if they do, who allowed it."""
-        entries = [decision] if outcome is None else [decision, outcome]
-        row["signature"] = signature = signature_of(entries, self.prover)
-        statement = decision.statement() if signature == GOOD else None
-        record = statement.predicate if statement is not None else None
-        evidence = None
-        if statement is not None and isinstance(record, CallRecord):
+    def _verdict(
+        self, log: LogReader, decision: NumberedEntry, record: CallRecord, outcome: NumberedEntry | None
+    ) -> dict[str, Any]:
+        """Return whether a call's records verify and, if they do, who allowed it. `params` is the digest of its params:
+        it joins a refused call with the same call that was made again."""
+        signature = signature_of([decision] if outcome is None else [decision, outcome], self.prover)
+        statement, evidence = decision.statement(), None
+        if statement is not None and signature == GOOD:
             evidence = self._auditor.judge(statement, *log.kept_of(record))
         is_shown = evidence is not None and (evidence.allowed.who or evidence.allowed.verified is False)
-        row["by"] = visible_text(who_allowed(evidence.allowed)) if evidence is not None and is_shown else ""
-        row["by_is_bad"] = evidence is not None and evidence.allowed.verified is False
+        return {
+            "params": statement.sha256 if statement is not None else "",
+            "signature": signature,
+            "by": visible_text(who_allowed(evidence.allowed)) if evidence is not None and is_shown else "",
+            "by_is_bad": evidence is not None and evidence.allowed.verified is False,
+        }
 
     def _story(self, log: LogReader, call_id: str) -> dict[str, Any]:
         names = self.names()
@@ -264,7 +264,7 @@ def signature_of(entries: Iterable[NumberedEntry], prover: Prover) -> str:
 
 
 def _rate(log: LogReader, wanted: CallFilter, names: Mapping[str, str], now: int) -> dict[str, Any]:
-    """Count calls by fast decoding, newest first. `whole` is False if the last hour has more entries than are
+    """Count calls, newest first. `whole` is False if the last hour has more entries than are
     scanned."""
     begin = now - _HOUR_MS
     minutes = [0] * (_HOUR_MS // _MINUTE_MS)
@@ -272,19 +272,18 @@ def _rate(log: LogReader, wanted: CallFilter, names: Mapping[str, str], now: int
     still_open, earliest = _open_calls(log), timestamp_ms(begin)
     looked = 0
     for looked, each in enumerate(islice(log.newest_first(), CALLS_LOOKED_AT), 1):
-        seen = glimpse(each.entry.envelope.payload) if isinstance(each.entry, Stored) else None
-        if seen is None:
+        record = record_of(each)
+        if record is not None and record.outcome is not None:
+            statuses[record.call.id] = record.outcome.status
+        if record is None or record.decision is None:
             continue
-        if seen.phase == "outcome":
-            statuses[seen.call.id] = seen.outcome.status if seen.outcome else ""
-            continue
-        since = seen.times.received
+        since = record.times.received
         if since < earliest:
             looked = 0
             break
-        status = _status(seen, statuses.pop(seen.call.id, "open"), still_open)
+        status = _status(record, statuses.pop(record.call.id, "open"), still_open)
         place = (_ms_of(since) - begin) // _MINUTE_MS
-        if 0 <= place < len(minutes) and wanted.passes(since, values_of(seen, status, names)):
+        if 0 <= place < len(minutes) and wanted.passes(since, values_of(record, status, names)):
             minutes[place] += 1
     return {"minutes": minutes, "until": timestamp_ms(now), "whole": looked < CALLS_LOOKED_AT}
 
@@ -296,25 +295,15 @@ def _ms_of(text: str) -> int:
     return 0
 
 
-def _in_full(
-    entry: NumberedEntry,
-    outcome: NumberedEntry | None,
-    wanted: CallFilter,
-    names: Mapping[str, str],
-    still_open: frozenset[str],
-) -> dict[str, Any] | None:
-    """Decode a call in full. Return its row, or None if it does not match after all. Raises `AttestationError`."""
-    statement, ended = entry.statement(), outcome.record() if outcome is not None else None
-    decision = statement.predicate if statement is not None else None
-    if statement is None or not isinstance(decision, CallRecord):
-        return None
-    status = _status(decision, ended.outcome.status if ended and ended.outcome else "open", still_open)
-    passes = wanted.passes(decision.times.received, values_of(decision, status, names))
-    # The digest of the call's params joins a refused call with the same call that was made again.
-    return {**_call_row(decision, status, names), "params": statement.sha256} if passes else None
+def record_of(entry: NumberedEntry) -> CallRecord | None:
+    """Return an entry's record, unverified. Return None for any other entry, and for what can't be read: it hides no
+    other."""
+    with suppress(AttestationError):
+        return entry.record()
+    return None
 
 
-def _status(decision: PartialRecord | CallRecord, outcome: str, still_open: frozenset[str]) -> str:
+def _status(decision: CallRecord, outcome: str, still_open: frozenset[str]) -> str:
     """Return how a call ended. It is `open` only if the store says so, and `ended` if its outcome was not among the
     scanned entries."""
     if decision.decision is None or not decision.decision.goes_on:
@@ -323,13 +312,7 @@ def _status(decision: PartialRecord | CallRecord, outcome: str, still_open: froz
 
 
 def _open_calls(log: LogReader) -> frozenset[str]:
-    found = set[str]()
-    for each in log.open_calls():
-        with suppress(AttestationError):  # another record filed under the same call is unreadable: it hides no other
-            record = each.record()
-            if record is not None:
-                found.add(record.call.id)
-    return frozenset(found)
+    return frozenset(record.call.id for record in map(record_of, log.open_calls()) if record is not None)
 
 
 def _call_row(record: CallRecord, status: str, names: Mapping[str, str]) -> dict[str, Any]:

@@ -16,11 +16,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from accredit.attest import Stored, sha256_hex
-from accredit.console.call_filter import PartialRecord, glimpse
+from accredit.attest import CallRecord, sha256_hex
 from accredit.console.delegations import DelegationTree, Link, Node, links_in, links_of
 from accredit.console.lists import KeyOf, ListPlace, SeenList, people_in, revoked_ids, see_lists
-from accredit.console.log_pages import CALLS_LOOKED_AT, LogPages
+from accredit.console.log_pages import CALLS_LOOKED_AT, LogPages, record_of
 from accredit.errors import ConfigurationError, DeskError, WireError
 from accredit.keys import DelegationFile, KeyFile, read_file
 from accredit.keys.places import APPS, agent_folders
@@ -162,7 +161,7 @@ def _read_log(log: LogReader) -> _Seen:
             seen.is_counted_whole = False
             break
         seen.counted += 1
-        record = glimpse(entry.entry.envelope.payload) if isinstance(entry.entry, Stored) else None
+        record = record_of(entry)
         if record is not None:
             _count(seen, record)
     recent = ((sha256, log.certificates(sha256)) for sha256 in seen.calls)
@@ -187,10 +186,10 @@ def _take(seen: _Seen, found: Iterable[tuple[str, bytes | None]]) -> None:
         seen.samples.setdefault(links[0].issuer_id, text)
 
 
-def _count(seen: _Seen, record: PartialRecord) -> None:
-    if record.phase == "decision" and record.authority is not None:
+def _count(seen: _Seen, record: CallRecord) -> None:
+    if record.decision is not None and record.authority is not None:
         calls, last = seen.calls.get(record.authority.chain_sha256, (0, ""))
-        if record.decision is not None and record.decision.goes_on:
+        if record.decision.goes_on:
             calls, last = calls + 1, max(last, record.times.received)
         seen.calls[record.authority.chain_sha256] = (calls, last)
 

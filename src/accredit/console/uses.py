@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from accredit.attest import Stored, timestamp
+from accredit.attest import timestamp
 from accredit.attest.canonical import recorded_chain
 from accredit.consent.call import this_call_only
-from accredit.console.call_filter import glimpse
 from accredit.console.delegations import links_of
-from accredit.console.log_pages import CALLS_LOOKED_AT, LogPages
+from accredit.console.log_pages import CALLS_LOOKED_AT, GOOD, UNCHECKED, LogPages, record_of, signature_of
 from accredit.errors import DeskError
 from accredit.pins.shown import visible_text
 from accredit.ratify import DelegationCert
@@ -53,12 +52,12 @@ def _last_call(log: LogReader, sha256: str, issued_at: int, prover: Prover) -> d
         return None
     earliest = timestamp((issued_at - _SLACK_SECONDS) * 1_000)
     for each in islice(log.newest_first(), CALLS_LOOKED_AT):
-        seen = glimpse(each.entry.envelope.payload) if isinstance(each.entry, Stored) else None
-        if seen is not None and seen.phase == "decision" and seen.times.received < earliest:
-            break
-        if seen is None or seen.authority is None or seen.authority.chain_sha256 != sha256:
+        record = record_of(each)
+        if record is None or record.decision is None:
             continue
-        passed = seen.decision is not None and seen.decision.verdict == "allow"
-        if passed and (not prover.has_keys or prover.fault(each) is None):
-            return {"call": seen.call.id, "received": seen.times.received}
+        if record.times.received < earliest:
+            break
+        is_of_chain = record.authority is not None and record.authority.chain_sha256 == sha256
+        if is_of_chain and record.decision.verdict == "allow" and signature_of([each], prover) in (GOOD, UNCHECKED):
+            return {"call": record.call.id, "received": record.times.received}
     return None
