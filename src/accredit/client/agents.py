@@ -24,19 +24,21 @@ from typing import Any, Protocol
 
 import httpx2
 import msgspec
-from msgspec import to_builtins
 
 from accredit.a2a.call import call_of
 from accredit.a2a.requests import read_request
 from accredit.base.caching import RecentlyUsed
 from accredit.base.steps import at_one_go
+from accredit.base.values import items_of, members_of, text_of
 from accredit.client.asking import asking_at_desk
-from accredit.client.http_apis import challenge_of, check_verifier, put_proof, sign_again
+from accredit.client.http_apis import challenge_in, check_verifier, put_proof, sign_again
 from accredit.client.presenter import MAX_PROOFS_OF_REQUEST, Challenge, ProofPresenter, RequestProofs
+from accredit.client.proving import scope_in
 from accredit.consent.asks import AskedGateway
 from accredit.errors import ProofRefused, RequestError
 from accredit.limits import MAX_KNOWN_TARGETS
 from accredit.policy.agent_call import AgentCall
+from accredit.policy.lists import VERIFIER
 from accredit.refusals import is_own_code
 
 MAX_AGENT_REFUSAL_BYTES = 65_536
@@ -96,7 +98,7 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
             refused = await _refusal_in(response)
             if refused is None:
                 return response
-            if self._try_again(request, call, tries, refused.data):
+            if self._try_again(request, call, tries, refused):
                 continue
             if asked or not await self._is_allowed(call, refused):
                 return response
@@ -127,12 +129,12 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
         proof = self._presenter.prove_again(tries, scope, self._verifier_id, challenge=challenge, also=also)
         return put_proof(request, proof)
 
-    def _try_again(self, request: Any, call: AgentCall, tries: RequestProofs, refused: "_Data") -> bool:
+    def _try_again(self, request: Any, call: AgentCall, tries: RequestProofs, refused: ProofRefused) -> bool:
         """Prepare a request to be sent again after a refusal. Return False if the refusal is final. Raises
         `ProofRefused` ([pinned])."""
-        issued = refused.meta.ratify_challenge
-        verifier = issued.verifier_id if issued is not None else refused.meta.ratify_verifier
-        if verifier:
+        meta = members_of(refused.data.get("_meta"))
+        issued = members_of(meta.get("ratify_challenge"))
+        if verifier := text_of(issued.get("verifier_id")) or text_of(meta.get(VERIFIER)):
             check_verifier("agent", self._verifier_id, verifier)
         if tries.proofs >= MAX_PROOFS_OF_REQUEST:
             return False
@@ -141,24 +143,22 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
             return True
         if not sign_again(refused.error) or tries.challenged:
             return False
-        had = self._scope, self._needed.peek(call.target)
+        had, (scope, scopes) = (self._scope, self._needed.peek(call.target)), _scopes_in(refused)
         if (call.sends or call.changes_task) and self._scope is None:
-            self._scope = refused.required_scope
-        if call.sends and refused.required_scopes and self._needed.peek(call.target) is None:
-            self._needed.put(call.target, refused.required_scopes)
-        challenge = challenge_of(issued.challenge) if issued is not None else None
+            self._scope = scope
+        if call.sends and scopes and self._needed.peek(call.target) is None:
+            self._needed.put(call.target, scopes)
+        challenge = challenge_in(issued.get("challenge"))
         if challenge is None and had == (self._scope, self._needed.peek(call.target)):
             return False
         return self._prove(request, call, tries, challenge)
 
-    async def _is_allowed(self, call: AgentCall, refused: "_Error") -> bool:
+    async def _is_allowed(self, call: AgentCall, refusal: ProofRefused) -> bool:
         """Ask a person about a refused message, and return whether they allow it ([asks]). Return False if nobody is to
         be asked. Raises `ProofRefused`."""
         scopes = self._needed.peek(call.target) or ()
-        is_same = (refused.data.required_scope, refused.data.required_scopes) == (self._scope, scopes)
-        if self._asking is None or not call.sends or not is_same:
+        if self._asking is None or not call.sends or _scopes_in(refusal) != (self._scope, scopes):
             return False
-        refusal = ProofRefused(to_builtins(refused.data), refused.message, refused.code)
         gateway = AskedGateway(self._verifier_id, self._url)
         ask = self._asking.ask_about(
             call.method, call.target, dict(call.covered), refusal, gateway=gateway, scopes=scopes
@@ -166,28 +166,9 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
         return await self._asking.is_allowed(ask, refusal)
 
 
-class _Issued(msgspec.Struct):
-    challenge: bytes
-    verifier_id: str
-
-
-class _Meta(msgspec.Struct):
-    ratify_challenge: _Issued | None = None
-    ratify_verifier: str = ""
-
-
-class _Data(msgspec.Struct):
-    error: str = ""
-    required_scope: str | None = None
-    required_scopes: tuple[str, ...] = ()
-    granted_scope: tuple[str, ...] = ()
-    reason: str | None = None
-    meta: _Meta = msgspec.field(name="_meta", default_factory=_Meta)
-
-
 class _Error(msgspec.Struct):
     code: int
-    data: _Data
+    data: dict[str, Any]
     message: str = ""
 
 
@@ -195,7 +176,7 @@ class _Refusal(msgspec.Struct):
     error: _Error
 
 
-async def _refusal_in(response: Any) -> _Error | None:
+async def _refusal_in(response: Any) -> ProofRefused | None:
     """Return the refusal in an answer, or None if it is none. A stream is left unread."""
     if "json" not in response.headers.get("content-type", ""):
         return None
@@ -204,6 +185,12 @@ async def _refusal_in(response: Any) -> _Error | None:
         return None
     try:
         error = msgspec.json.decode(body, type=_Refusal).error
-        return error if is_own_code(error.code) else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+    return ProofRefused(error.data, error.message, error.code) if is_own_code(error.code) else None
+
+
+def _scopes_in(refused: ProofRefused) -> tuple[str | None, tuple[str, ...]]:
+    """Return the one scope that a refusal names, and all that the message needs, if it names these."""
+    several = map(scope_in, items_of(refused.data.get("required_scopes")))
+    return scope_in(refused.data.get("required_scope")), tuple(each for each in several if each is not None)

@@ -149,7 +149,7 @@ class AccreditedHttp(httpx2.Auth):
             self._prove(request, tries, tries.scope)
             return True
         is_new = named != tries.scope or protocol != self._protocol
-        challenge = _challenge_in(told) if told.get("error") == "ratify_challenge_required" else None
+        challenge = challenge_in(told.get("challenge")) if told.get("error") == "ratify_challenge_required" else None
         if not sign_again(told.get("error")) or (challenge is None and not is_new) or tries.challenged:
             return False
         if protocol != self._protocol:
@@ -258,8 +258,12 @@ def check_verifier(kind: str, named: str, told: str) -> None:
         raise ProofRefused({"error": "gateway_changed", "found": found}, f"gateway_changed: {text}", GATEWAY_CHANGED)
 
 
-def challenge_of(nonce: bytes) -> Challenge | None:
-    """Return a gateway's challenge; None if these bytes can be none."""
+def challenge_in(text: object) -> Challenge | None:
+    """Return a gateway's challenge from its text in base64; None if this can be none."""
+    try:
+        nonce = b64decode(text, validate=True) if isinstance(text, str) else b""
+    except (Error, ValueError):
+        return None
     return Challenge(nonce, 0, "") if len(nonce) == CHALLENGE_BYTES else None
 
 
@@ -269,10 +273,3 @@ def read_challenge(response: httpx2.Response) -> dict[str, str]:
     found = _RATIFY.search(value)
     pairs = _PARAMETER.findall(found[1]) if found is not None else []
     return {name.lower(): re.sub(r"\\(.)", r"\1", text) for name, text in pairs}
-
-
-def _challenge_in(told: Mapping[str, str]) -> Challenge | None:
-    try:
-        return challenge_of(b64decode(told.get("challenge", ""), validate=True))
-    except (Error, ValueError):
-        return None
