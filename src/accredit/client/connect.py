@@ -23,7 +23,7 @@ Only messages are ever written to the host.
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -42,6 +42,7 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from accredit.base.text import excerpt
@@ -97,42 +98,28 @@ class HostConnection(Protocol):
 
 
 class Connecting(Struct, frozen=True, kw_only=True):
-    """How to reach the gateway. Without a `presenter` nothing is proved, and the gateway's refusals say so; `key_fault`
-    is why there is none, if a key was named.
+    """The gateway, and how to speak to it. Without a `presenter` nothing is proved, and the gateway's refusals say so;
+    `key_fault` is why there is none, if a key was named.
 
-    `headers` are sent with every request. `timeout` is how many seconds the gateway may be silent, or None. With
-    `modern`, the modern era is spoken to the gateway if possible, whatever the host speaks. `desk` are the possible
-    paths of the socket of the desk to ask; if there are none, nobody is asked. `starter` starts a desk if none runs,
-    and `hold` is how many seconds a call waits for a person.
+    With `modern`, the modern era is spoken to the gateway if possible, whatever the host speaks. `desk` are the
+    possible paths of the socket of the desk to ask; if there are none, nobody is asked. `starter` starts a desk if none
+    runs, and `hold` is how many seconds a call waits for a person.
     """
 
-    url: str
+    gateway: GatewayAddress
     presenter: ProofPresenter | None = None
     key_fault: ConfigurationError | None = None
-    token: str = ""
-    headers: Mapping[str, str] = {}
-    timeout: float | None = None
     show_uncovered: bool = False
     modern: bool = False
     desk: tuple[Path, ...] = ()
     starter: DeskStarter | None = None
     hold: float = HOLD_SECONDS
 
-    def __repr__(self) -> str:
-        return f"<Connecting {self.url}>"
-
 
 async def run(connecting: Connecting, make_host: Callable[[], HostConnection]) -> int:
     """Serve until the host ends, or a signal to stop comes. Return the exit code. Raises `ConfigurationError`."""
-    presenter = connecting.presenter
-    reached = GatewayAddress(
-        url=connecting.url,
-        token=connecting.token,
-        headers=connecting.headers,
-        timeout=connecting.timeout,
-        on_trouble=_log.warning,
-    )
-    shown = connecting.show_uncovered
+    presenter, url, shown = connecting.presenter, connecting.gateway.url, connecting.show_uncovered
+    reached = replace(connecting.gateway, on_trouble=_log.warning)
     transport = to_gateway(reached, presenter, whole_lists=shown, uncovered=mark_uncovered if shown else None)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -140,12 +127,12 @@ async def run(connecting: Connecting, make_host: Callable[[], HostConnection]) -
         loop.add_signal_handler(number, stopping.set)
     asking = None
     if presenter is not None and connecting.desk:
-        asking = Asking(presenter, connecting.url, connecting.desk, connecting.hold, starter=connecting.starter)
+        asking = Asking(presenter, url, connecting.desk, connecting.hold, starter=connecting.starter)
     host = make_host()
     code = 1
     with anyio.CancelScope() as ending:  # a gateway that does not answer a session's end must not delay ours
         async with Bridge(transport, modern=connecting.modern) as (read, write):
-            caller = Caller(presenter, connecting.url, key_fault=connecting.key_fault)
+            caller = Caller(presenter, url, key_fault=connecting.key_fault)
             code = await _Connection(read, write, host, caller, asking).serve(stopping)
             ending.deadline = anyio.current_time() + STOP_GRACE_SECONDS
     with suppress(TimeoutError):

@@ -40,6 +40,7 @@ from mcp_types import (
     GetPromptRequestParams,
     GetPromptResult,
     InputRequiredResult,
+    InputResponseRequestParams,
     ReadResourceRequest,
     ReadResourceRequestParams,
     ReadResourceResult,
@@ -64,9 +65,12 @@ _log = logging.getLogger("accredit.client")
 
 _Result = TypeVar("_Result")
 
-_TOOL = TypeAdapter[CallToolResult | InputRequiredResult](CallToolResult | InputRequiredResult)
-_PROMPT = TypeAdapter[GetPromptResult | InputRequiredResult](GetPromptResult | InputRequiredResult)
-_RESOURCE = TypeAdapter[ReadResourceResult | InputRequiredResult](ReadResourceResult | InputRequiredResult)
+_KINDS: dict[type, tuple[Any, TypeAdapter[Any]]] = {
+    CallToolRequestParams: (CallToolRequest, TypeAdapter(CallToolResult | InputRequiredResult)),
+    GetPromptRequestParams: (GetPromptRequest, TypeAdapter(GetPromptResult | InputRequiredResult)),
+    ReadResourceRequestParams: (ReadResourceRequest, TypeAdapter(ReadResourceResult | InputRequiredResult)),
+}
+"""The request and the results of a leg, by the type of its params."""
 
 
 class RoundsCall(TypedDict, total=False):
@@ -95,41 +99,21 @@ class Legs:
         is_modern = client.protocol_version in MODERN_REVISIONS
         read_results_with(self._session, lambda inner: _Reading(inner, is_modern))
 
-    async def call_tool(
-        self, params: CallToolRequestParams, progress: ProgressFnT | None
-    ) -> CallToolResult | InputRequiredResult:
-        """Call a tool. Raises `MCPError`."""
+    async def send(self, params: InputResponseRequestParams, progress: ProgressFnT | None) -> Any:
+        """Send a leg, and return its result or its request for input. Raises `MCPError`."""
+        request, results = _KINDS[type(params)]
+
+        async def send() -> Any:
+            sending = self._session.send_request(request(params=params), results, progress_callback=progress)
+            return await read_result(sending)
+
         try:
-            result = await self._call_tool(params, progress)
+            return await send()
         except MCPError as error:
-            if error.code != HEADER_MISMATCH:
+            if error.code != HEADER_MISMATCH or not isinstance(params, CallToolRequestParams):
                 raise
-            await self._list_up_to(params.name)
-            result = await self._call_tool(params, progress)
-        return result
-
-    async def get_prompt(
-        self, params: GetPromptRequestParams, progress: ProgressFnT | None
-    ) -> GetPromptResult | InputRequiredResult:
-        """Get a prompt. Raises `MCPError`."""
-        return await read_result(
-            self._session.send_request(GetPromptRequest(params=params), _PROMPT, progress_callback=progress)
-        )
-
-    async def read_resource(
-        self, params: ReadResourceRequestParams, progress: ProgressFnT | None
-    ) -> ReadResourceResult | InputRequiredResult:
-        """Read a resource. Raises `MCPError`."""
-        return await read_result(
-            self._session.send_request(ReadResourceRequest(params=params), _RESOURCE, progress_callback=progress)
-        )
-
-    async def _call_tool(
-        self, params: CallToolRequestParams, progress: ProgressFnT | None
-    ) -> CallToolResult | InputRequiredResult:
-        return await read_result(
-            self._session.send_request(CallToolRequest(params=params), _TOOL, progress_callback=progress)
-        )
+        await self._list_up_to(params.name)
+        return await send()
 
     async def _list_up_to(self, name: str) -> None:
         """List tools until this one is found: its schema names the headers that a call of it requires (2026-07-28,

@@ -6,7 +6,7 @@ subclass of `RoundsError`, a late one `RequestTimeout`. Every other error is the
 never wrapped in groups.
 """
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -15,7 +15,6 @@ from typing import Any, Literal, Self, TypeVar, Unpack, overload
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
-from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
     CallToolRequestParams,
     CallToolResult,
@@ -54,7 +53,6 @@ from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.limits import LEG_SECONDS, MAX_TOLD_REASON_CHARS
 from accredit.rounds import LegOptions, RoundsOptions, with_retry_params
 
-_ParamsModel = TypeVar("_ParamsModel", bound=InputResponseRequestParams)
 _Result = TypeVar("_Result")
 
 _Local = StdioServerParameters | Server[Any] | MCPServer | Transport
@@ -211,7 +209,7 @@ class AccreditedClient:
         See `RoundsCall` for the options. Raises `ProofRefused`, `RequestTimeout` and everything under `RoundsError`.
         """
         params = CallToolRequestParams(name=name, arguments=arguments)
-        return await self._run(self._legs.call_tool, params, "tools/call", allow_input_required, options)
+        return await self._run(params, "tools/call", allow_input_required, options)
 
     async def list_resources(self, *, cursor: str | None = None, timeout: float | None = None) -> ListResourcesResult:
         """Return one page of the resources."""
@@ -236,7 +234,7 @@ class AccreditedClient:
     ) -> ReadResourceResult | InputRequiredResult:
         """Read a resource, as `call_tool` calls a tool."""
         params = ReadResourceRequestParams(uri=uri)
-        return await self._run(self._legs.read_resource, params, "resources/read", allow_input_required, options)
+        return await self._run(params, "resources/read", allow_input_required, options)
 
     async def list_prompts(self, *, cursor: str | None = None, timeout: float | None = None) -> ListPromptsResult:
         """Return one page of the prompts."""
@@ -270,16 +268,9 @@ class AccreditedClient:
     ) -> GetPromptResult | InputRequiredResult:
         """Get a prompt, as `call_tool` calls a tool."""
         params = GetPromptRequestParams(name=name, arguments=arguments)
-        return await self._run(self._legs.get_prompt, params, "prompts/get", allow_input_required, options)
+        return await self._run(params, "prompts/get", allow_input_required, options)
 
-    async def _run(
-        self,
-        send: Callable[[_ParamsModel, ProgressFnT | None], Awaitable[_Result | InputRequiredResult]],
-        params: _ParamsModel,
-        method: str,
-        by_hand: bool,
-        options: RoundsCall,
-    ) -> _Result | InputRequiredResult:
+    async def _run(self, params: InputResponseRequestParams, method: str, by_hand: bool, options: RoundsCall) -> Any:
         progress = options.get("progress")
         begun = with_retry_params(
             params, input_responses=options.get("input_responses"), request_state=options.get("request_state")
@@ -287,10 +278,10 @@ class AccreditedClient:
         of_server = None if progress is None else one_at_a_time(progress)
         timeout, total = options.get("timeout"), options.get("max_total_timeout")
 
-        async def send_leg(leg: _ParamsModel, _: LegOptions) -> _Result | InputRequiredResult:
-            return await send(leg, of_server)
+        async def send_leg(leg: InputResponseRequestParams, _: LegOptions) -> Any:
+            return await self._legs.send(leg, of_server)
 
-        async def run() -> _Result | InputRequiredResult:
+        async def run() -> Any:
             with self._refusals(method, params), self._budgets.call():
                 if by_hand:
                     return await run_leg(send_leg, begun, method, timeout=timeout, max_total_timeout=total)

@@ -17,8 +17,8 @@ Everything else passes unchanged, both ways. A request gets `MAX_PROOFS_OF_REQUE
 """
 
 import logging
-from collections.abc import Callable, Generator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import cast
 
@@ -29,7 +29,6 @@ from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import (
     ErrorData,
     JSONRPCError,
-    JSONRPCMessage,
     JSONRPCNotification,
     JSONRPCRequest,
     JSONRPCResponse,
@@ -105,7 +104,6 @@ class ProvingTransport:
         self._looking: dict[RequestId, str] = {}
         self._waiting: dict[str, list[_Open]] = {}
         self._is_closed = False
-        self._writing = _Writing()
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> TransportStreams:
@@ -113,13 +111,14 @@ class ProvingTransport:
         async with AsyncExitStack() as stack:
             read, write = await stack.enter_async_context(self._inner)
             self._write: WriteStream[SessionMessage] = write
+            self._writer = _Writer(write, self._sent)
             self._tasks: TaskGroup = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(self._tasks.cancel_scope.cancel)
             self._to_host, from_server = anyio.create_memory_object_stream[Incoming]()
             stack.callback(from_server.close)
             self._tasks.start_soon(self._pass_on, read, self._to_host.clone())
             self._stack = stack.pop_all()
-        return from_server, _Write(write, self._sent, self._writing)
+        return from_server, self._writer
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -136,7 +135,7 @@ class ProvingTransport:
                     taken = item if self._heard is None else self._heard(item)
                     changed = None if taken is None else await self._answered(taken)
                     if isinstance(changed, SessionMessage) and isinstance(changed.message, JSONRPCRequest):
-                        await self._writing.few()
+                        await self._writer.few()
                     if changed is not None:
                         await to_host.send(changed)
 
@@ -335,10 +334,13 @@ def _refusal(id: RequestId, refused: ProofRefused) -> SessionMessage:
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=id, error=error))
 
 
-class _Writing:
-    """Counts the answers to the server that wait to be written ([dialogs])."""
+class _Writer(Changed):
+    """Changes messages on their way out, and counts the answers to the server that wait to be written ([dialogs])."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, inner: WriteStream[SessionMessage], change: Callable[[SessionMessage], SessionMessage | None]
+    ) -> None:
+        super().__init__(inner, change)
         self._waiting = 0
         self._fewer = anyio.Event()
 
@@ -347,31 +349,12 @@ class _Writing:
         while self._waiting >= MAX_DIALOGS:
             await self._fewer.wait()
 
-    @contextmanager
-    def one(self, message: JSONRPCMessage) -> Generator[None]:
-        """If a message is an answer, count it while it waits, within this context."""
-        answers = isinstance(message, JSONRPCResponse | JSONRPCError)
+    async def _write(self, item: SessionMessage) -> None:
+        answers = isinstance(item.message, JSONRPCResponse | JSONRPCError)
         self._waiting += answers
         try:
-            yield
+            await self._inner.send(item)
         finally:
             self._waiting -= answers
             self._fewer.set()
             self._fewer = anyio.Event()
-
-
-class _Write(Changed):
-    """Changes messages on their way out, and counts the answers among them while they wait."""
-
-    def __init__(
-        self,
-        inner: WriteStream[SessionMessage],
-        change: Callable[[SessionMessage], SessionMessage | None],
-        writing: _Writing,
-    ) -> None:
-        super().__init__(inner, change)
-        self._writing = writing
-
-    async def _write(self, item: SessionMessage) -> None:
-        with self._writing.one(item.message):
-            await self._inner.send(item)

@@ -186,13 +186,15 @@ class Ask(WireObject, frozen=True, dict=True):
             self._check_request(path)
         elif self._named_target() != self.target:
             raise WireError(f"{path}.target", "not the one that params name")
-        form = _form(self.params, f"{path}.params")
-        if len(form) > MAX_ASKED_PARAMS_BYTES:
-            raise WireError(f"{path}.params", f"more than {MAX_ASKED_PARAMS_BYTES} bytes")
         try:
+            form = canonical(self.params)
+            if len(form) > MAX_ASKED_PARAMS_BYTES:
+                raise WireError(f"{path}.params", f"more than {MAX_ASKED_PARAMS_BYTES} bytes")
             check_same_names(Raw(form))
         except FrameError as error:
             raise WireError(f"{path}.params", error.detail) from None
+        except ValueError as error:
+            raise WireError(f"{path}.params", str(error)) from None
         if self.server_says is not UNSET and len(canonical(tree(self.server_says))) > MAX_SERVER_WORDS_BYTES:
             raise WireError(f"{path}.server_says", f"more than {MAX_SERVER_WORDS_BYTES} bytes")
 
@@ -357,13 +359,6 @@ def _sign_bytes(ask: Ask) -> bytes:
         return _TAG + canonical(members)
     except ValueError as error:
         raise AskError(f"the ask has no canonical form: {error}") from None
-
-
-def _form(value: object, path: str) -> bytes:
-    try:
-        return canonical(value)
-    except ValueError as error:
-        raise WireError(path, str(error)) from None
 
 
 def _check_exact(number: str) -> float:

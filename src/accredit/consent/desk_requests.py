@@ -15,7 +15,8 @@ A request is decoded and checked in these steps. Any bytes at all lead either to
 checks the rest, for the key of a person that the gateway knows. Not checked: whether the nonce was used before.
 """
 
-from typing import Annotated, Any, ClassVar, Literal, cast
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
@@ -123,28 +124,32 @@ def check_place(request: DeskRequest, gateway: str, now: int) -> None:
 def is_likely(request: DeskRequest, person: HybridPublicKey) -> bool:
     """Return whether the Ed25519 parts of a request's signatures are valid. It takes a third of the time of
     `check_signed`, and nobody else gets that far."""
-    key = person
-    if request.session is not UNSET:
-        key = request.session.public_key
-        message = _session_bytes(request.session, person.id)
-        if not is_signed(message, request.session.signature.ed25519, person.ed25519):
-            return False
-    return is_signed(_request_bytes(request), request.signature.ed25519, key.ed25519)
+    signed = _signed_parts(request, person)
+    return all(is_signed(each.message, each.signature.ed25519, each.key.ed25519) for each in signed)
 
 
 def check_signed(request: DeskRequest, person: HybridPublicKey) -> None:
     """Check who has signed a request ([session] and [signature]); `person` is the key that its id names. Raises
     `DeskRequestError`."""
-    key = person
-    if request.session is not UNSET:
-        key = request.session.public_key
-        message = _session_bytes(request.session, person.id)
-        fault = signature_fault(message, request.session.signature, person)
+    for each in _signed_parts(request, person):
+        fault = signature_fault(each.message, each.signature, each.key)
         if fault is not None:
-            raise DeskRequestError(f"the person did not certify the session: {fault}")
-    fault = signature_fault(_request_bytes(request), request.signature, key)
-    if fault is not None:
-        raise DeskRequestError(f"not signed: {fault}")
+            raise DeskRequestError(f"{each.otherwise}: {fault}")
+
+
+class _Signed(NamedTuple):
+    message: bytes
+    signature: HybridSignature
+    key: HybridPublicKey
+    otherwise: str
+
+
+def _signed_parts(request: DeskRequest, person: HybridPublicKey) -> Iterator[_Signed]:
+    key, session = person, request.session
+    if session is not UNSET:
+        key, message = session.public_key, _session_bytes(session, person.id)
+        yield _Signed(message, session.signature, person, "the person did not certify the session")
+    yield _Signed(_request_bytes(request), request.signature, key, "not signed")
 
 
 def _session_bytes(session: DeskSession, person: str) -> bytes:

@@ -24,6 +24,7 @@ Other arguments of similar calls may be anything: a constraint can't say that an
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Literal, cast
 
@@ -155,6 +156,13 @@ def offers_for(ask: Ask, *, is_new: bool, facts: Mapping[str, str | float] | Non
     if not (is_new or concerns_money(ask, facts or {}) or runs_something(ask)):
         offers += [offer for offer in (_below(ask, facts or {}), _like(ask)) if offer is not None]
     return tuple(offers)
+
+
+def choices(ask: Ask, *, is_new: bool) -> tuple[Offer, ...]:
+    """Return the choices for a call as `offers_for` does; none if it can't be allowed here."""
+    with suppress(NotOffered):
+        return offers_for(ask, is_new=is_new)
+    return ()
 
 
 def concerns_money(ask: Ask, facts: Mapping[str, str | float]) -> bool:

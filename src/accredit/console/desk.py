@@ -26,13 +26,13 @@ from msgspec.structs import replace
 
 from accredit.consent.answers import Answer, chain_allowed
 from accredit.consent.asks import Ask, check_ask, read_code
-from accredit.consent.offers import Offer, concerns_money, offers_for
+from accredit.consent.offers import Offer, choices, concerns_money
 from accredit.consent.shown import in_one_line
 from accredit.console.book import DENIED_SECONDS, AskBook, PendingAsk, State
 from accredit.console.journal import Journal
 from accredit.console.past import PastDecisions, id_for, values_of
 from accredit.console.unlock import KeyHolder
-from accredit.errors import AccreditError, ConsentError, DeskError, NotOffered, StoreUnavailable
+from accredit.errors import AccreditError, ConsentError, DeskError, StoreUnavailable
 from accredit.keys import KeyFile
 from accredit.limits import CLOCK_LEAD_SECONDS
 from accredit.ratify import DelegationCert, HybridSigner, issue_delegation
@@ -98,12 +98,12 @@ class Desk:
             raise DeskError("unknown", "no ask has this code: `accredit asked` lists those that wait")
         return asked
 
-    def offers(self, asked: PendingAsk) -> tuple[Offer, ...]:
-        """Return the choices for an ask. There are none if the call can't be allowed here."""
-        try:
-            return offers_for(asked.ask, is_new=asked.is_new)
-        except NotOffered:
-            return ()
+    def offer(self, asked: PendingAsk, choice: Choice) -> Offer:
+        """Return the offer that a person chose. Raises `DeskError`."""
+        for each in choices(asked.ask, is_new=asked.is_new):
+            if each.key == choice.key:
+                return each
+        raise DeskError("choice", "there is no such choice for this ask")
 
     def check_nonce(self, asked: PendingAsk, nonce: str) -> None:
         """Check that the page was given this ask. Raises `DeskError`. The nonce stays valid."""
@@ -114,9 +114,7 @@ class Desk:
         """Allow a call, by the steps above. Raises `DeskError`."""
         with self._deciding(asked):
             self.check_nonce(asked, nonce)
-            offer = next((each for each in self.offers(asked) if each.key == choice.key), None)
-            if offer is None:
-                raise DeskError("choice", "there is no such choice for this ask")
+            offer = self.offer(asked, choice)
             signer = await self.keys.signer(_reason(asked.ask), each=needs_each(asked.ask, offer))
             self._check_waits(asked)
             try:

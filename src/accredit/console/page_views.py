@@ -5,13 +5,14 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from accredit.consent.offers import choices
 from accredit.consent.shown import in_one_line, in_quotes
 from accredit.console.api import Said, Work, text_in
 from accredit.console.book import PendingAsk
 from accredit.console.desk import Choice, Desk
 from accredit.console.log_pages import LogPages
 from accredit.console.uses import use_of
-from accredit.console.views import Circumstances, choices, describe, page_offer, preview, short
+from accredit.console.views import Circumstances, describe, page_offer, preview, short
 from accredit.errors import DeskError, NotOffered
 from accredit.pins.shown import visible_text
 
@@ -88,7 +89,8 @@ class AskedPart:
     def circumstances(self, asked: PendingAsk) -> Circumstances:
         """Return the desk's own knowledge about an ask, which is not part of the ask."""
         desk, ask = self._desk, asked.ask
-        kept = [pointer[1:] for offer in desk.offers(asked) for pointer in offer.kept if offer.key == "like"]
+        offers = choices(ask, is_new=asked.is_new)
+        kept = [pointer[1:] for offer in offers for pointer in offer.kept if offer.key == "like"]
         return Circumstances(
             person=desk.person.name,
             person_id=desk.person.id,
@@ -113,17 +115,14 @@ class AskedPart:
             "nonce": asked.nonce,
             "state": asked.state,
             "now": now,
-            "offers": [page_offer(each, asked.ask, known, now) for each in choices(asked.ask, known)],
+            "offers": [page_offer(each, asked.ask, known, now) for each in choices(asked.ask, is_new=asked.is_new)],
         }
 
     def _signs(self, asked: PendingAsk, choice: Choice) -> list[tuple[str, str]]:
         """Return the content of the certificate that would be signed for a choice. Raises `DeskError`."""
-        known = self.circumstances(asked)
-        offer = next((each for each in choices(asked.ask, known) if each.key == choice.key), None)
-        if offer is None:
-            raise DeskError("choice", "there is no such choice for this ask")
+        offer = self._desk.offer(asked, choice)
         try:
-            return preview(offer, asked.ask, known, self._desk.now(), choice.calls, choice.seconds)
+            return preview(offer, asked.ask, self.circumstances(asked), self._desk.now(), choice.calls, choice.seconds)
         except NotOffered as error:
             raise DeskError("choice", str(error)) from None
 

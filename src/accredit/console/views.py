@@ -21,7 +21,6 @@ from accredit.errors import NotOffered
 from accredit.limits import MAX_LIKE_CALLS, SHORT_ID_CHARS
 from accredit.pins.shown import visible_text
 from accredit.policy.constraint_words import constraint
-from accredit.ratify import Grant
 
 _VERBS = {
     "tools/call": "call",
@@ -128,16 +127,12 @@ def describe(ask: Ask, known: Circumstances) -> Described:
     )
 
 
-def choices(ask: Ask, known: Circumstances) -> tuple[Offer, ...]:
-    """Return the person's choices; none if the call can't be allowed here."""
-    try:
-        return offers_for(ask, is_new=known.is_new)
-    except NotOffered:
-        return ()
-
-
-def signed_lines(grant: Grant, ask: Ask, known: Circumstances, now: int) -> list[tuple[str, str]]:
-    """Return the lines that `accredit inspect` would print about the certificate of this grant."""
+def preview(
+    offer: Offer, ask: Ask, known: Circumstances, now: int, calls: int = 0, seconds: int = 0
+) -> list[tuple[str, str]]:
+    """Return the lines that `accredit inspect` would print about the certificate for a choice with these numbers (0: as
+    proposed). Raises `NotOffered`."""
+    grant = offer.grant(ask, _NO_CERT, now, max_calls=calls, seconds=seconds)
     named = known.names.get(ask.agent_id)
     agent = visible_text(named) if named else f"“{in_quotes(ask.agent.name)}”"
     minutes = max(0, grant.expires_at - now) // _MINUTE
@@ -160,14 +155,8 @@ def page_offer(offer: Offer, ask: Ask, known: Circumstances, now: int) -> dict[s
         "calls": offer.max_calls,
         "most_calls": MAX_LIKE_CALLS,
         "seconds": offer.seconds,
-        "signs": signed_lines(offer.grant(ask, _NO_CERT, now), ask, known, now),
+        "signs": preview(offer, ask, known, now),
     }
-
-
-def preview(offer: Offer, ask: Ask, known: Circumstances, now: int, calls: int, seconds: int) -> list[tuple[str, str]]:
-    """Return the content of the certificate for a choice with these numbers (0: as proposed). Raises `NotOffered`."""
-    grant = offer.grant(ask, _NO_CERT, now, max_calls=calls, seconds=seconds)
-    return signed_lines(grant, ask, known, now)
 
 
 def short(holder_id: str) -> str:

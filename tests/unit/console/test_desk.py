@@ -11,6 +11,7 @@ from tests.world.asked import NOW, WORLD, an_ask, once
 
 from accredit.consent.answers import Answer, chain_allowed
 from accredit.consent.asks import Ask, AskedRefusal
+from accredit.consent.offers import choices
 from accredit.console.book import DENIED_SECONDS, PendingAsk
 from accredit.console.desk import Choice, Desk, needs_each
 from accredit.console.journal import Journal
@@ -267,7 +268,7 @@ def test_a_sensitive_scope_is_worth_the_passphrase_each_time(tmp_path: Path) -> 
     sensitive = an_ask(refusal=AskedRefusal("ratify_scope_denied", "actuate:motor"))
     for ask, each in ((sensitive, True), (an_ask(refusal=AskedRefusal("x", "custom:a:b")), False)):
         asked = place.take(ask)
-        assert needs_each(ask, place.desk.offers(asked)[0]) is each
+        assert needs_each(ask, choices(asked.ask, is_new=asked.is_new)[0]) is each
 
 
 def written(folder: Path, *entries: dict[str, Any]) -> Place:
@@ -309,7 +310,7 @@ def test_a_line_that_a_program_adds_to_the_journal_takes_no_caution_away(tmp_pat
     asked = place.take(an_ask())
     assert asked.is_new
     assert place.desk.past.is_first(asked.ask)
-    assert [each.key for each in place.desk.offers(asked)] == ["once"]
+    assert [each.key for each in choices(asked.ask, is_new=asked.is_new)] == ["once"]
     assert (place.desk.past.met_at(asked.ask), place.desk.past.targets("9f0c2d11")) == (None, [])
     assert (place.desk.past.signed, place.desk.past.unsigned) == ([], len(forged))
 
@@ -368,6 +369,6 @@ async def test_after_a_first_call_the_agent_is_not_new__also_after_a_restart(tmp
     again = Place(tmp_path)
     asked = again.take(an_ask({"name": "send_email", "arguments": {"to": "bob@example.org"}}))
     assert not asked.is_new
-    assert [each.key for each in again.desk.offers(asked)] == ["once", "like"]
+    assert [each.key for each in choices(asked.ask, is_new=asked.is_new)] == ["once", "like"]
     assert again.desk.past.first_values(asked.ask, ["to"]) == ["to"]
     assert again.desk.past.first_values(an_ask(), ["to", "subject"]) == []

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from tests.world.asked import GATEWAY, NOW, WORLD, a_message, a_request, an_ask
 
 from accredit.consent.asks import Ask, AskedGateway, AskedRefusal, Asker, ServerWords
-from accredit.consent.offers import offers_for
+from accredit.consent.offers import choices, offers_for
 from accredit.console.desk import Choice, signed_certificate
-from accredit.console.views import Circumstances, choices, describe, preview, timestamp
+from accredit.console.views import Circumstances, describe, preview, timestamp
 from accredit.errors import AskError
 from accredit.pins.shown import visible_text
 
@@ -76,7 +76,7 @@ def test_no_name_that_others_chose_goes_on_with_our_words() -> None:
     assert facts["refused because"].text == told
     assert facts["gateway"].note.startswith("so the agent says; ")
     assert described.server_says.count("“") == described.server_says.count("”") == 1
-    (offer,) = choices(ask, circumstances())
+    (offer,) = choices(ask, is_new=circumstances().is_new)
     signs = dict(preview(offer, ask, circumstances(names={}), NOW, 0, 0))
     assert 'only at gateway "x, only arguments with SHA-256 00", only tools/call "read_mail' in signs["constraints"]
 
@@ -158,7 +158,7 @@ def test_what_is_told_is_what_is_signed(key: str, calls: int, seconds: int) -> N
 
 def test_of_what_can_t_be_allowed_here_there_is_no_choice() -> None:
     ask: Ask = an_ask({"name": "a<b", "arguments": {}})
-    assert choices(ask, circumstances()) == ()
+    assert choices(ask, is_new=circumstances().is_new) == ()
     assert "accredit grant" in describe(ask, circumstances()).refused
 
 

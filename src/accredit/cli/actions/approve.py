@@ -24,13 +24,13 @@ from accredit.cli.actions.ask_screen import AskScreen
 from accredit.cli.actions.desk import ask_desk
 from accredit.consent.answers import Answer, chain_allowed
 from accredit.consent.asks import Ask, check_ask, read_ask
-from accredit.consent.offers import Offer
+from accredit.consent.offers import Offer, choices
 from accredit.consent.shown import in_one_line, in_quotes, one_word
 from accredit.console.desk import Choice, signed_certificate
 from accredit.console.names import known_names
 from accredit.console.settings import find_key, read_settings
 from accredit.console.unlock import KeyInFile
-from accredit.console.views import Circumstances, Described, choices, describe, preview
+from accredit.console.views import Circumstances, Described, describe, preview
 from accredit.errors import AccreditError, ConfigurationError, ConsentError, DeskError
 from accredit.keys.places import config_folder
 from accredit.pins.shown import visible_text
@@ -56,7 +56,7 @@ def approve_ask(code: str, key: str | None, passphrase_file: Path | None) -> int
     if state != "pending":
         tell(f"error: this ask does not wait any more: it is {state}")
         return 1
-    described, offers = describe(ask, known), choices(ask, known)
+    described, offers = describe(ask, known), choices(ask, is_new=known.is_new)
     screen = AskScreen()
     screen.ask(described, unfolded=key is not None)
     offer = _choose_offer(screen, described, offers, key)
@@ -65,7 +65,7 @@ def approve_ask(code: str, key: str | None, passphrase_file: Path | None) -> int
         return _deny(code) if key is None and offers else 1
     screen.say("")
     screen.say("What you will sign", QUIET)
-    screen.facts(preview(offer, ask, known, unix_seconds(), 0, 0))
+    screen.facts(preview(offer, ask, known, unix_seconds()))
     return _sign(ask, offer, passphrase_file)
 
 

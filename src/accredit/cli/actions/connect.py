@@ -54,6 +54,7 @@ def start_connect(
         from accredit.base.log_events import configure_logs
         from accredit.client import ProofPresenter
         from accredit.client.connect import Connecting, run
+        from accredit.client.gateways import GatewayAddress
         from accredit.gateway.front.host import StdioHost
 
     proves, faults = None, ()
@@ -71,12 +72,9 @@ def start_connect(
     with suppress(ConfigurationError, OSError):  # nobody could be told where it is
         entry_mark(state_folder(os.environ), sys.argv).unlink(missing_ok=True)
     connecting = Connecting(
-        url=url,
+        gateway=GatewayAddress(url=url, token=reach.token, headers=reach.headers, timeout=reach.timeout),
         presenter=proves,
         key_fault=faults[0] if proves is None and faults else None,
-        token=reach.token,
-        headers=reach.headers,
-        timeout=reach.timeout,
         show_uncovered=show_uncovered or bool(desk) or bool(faults),
         modern=modern,
         desk=desk,
