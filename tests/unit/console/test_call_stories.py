@@ -123,6 +123,18 @@ def test_a_call_that_somebody_filed_with_what_is_no_record_hides_no_call(
     assert asyncio.run(pages.rate({}))["whole"]
 
 
+def test_a_record_that_somebody_filed_with_a_member_that_none_has_fails_no_page(
+    calls: dict[str, str], tmp_path: Path
+) -> None:
+    """The page of all calls said that the log is damaged, and showed none."""
+    forged = FORGED.replace("'quick', 'wire_money'", """'"verdict"', '"verdikt"'""")
+    with closing(sqlite3.connect(tmp_path / "log.db")) as file, file:
+        assert file.execute(forged, (1_000_000,)).rowcount == 1
+    pages = LogPages(SqliteFile(tmp_path / "log.db"), dict, [gateway()[1]])
+    assert {each["call"] for each in asyncio.run(pages.calls({}))["calls"]} >= set(calls.values())
+    assert asyncio.run(pages.rate({}))["whole"]
+
+
 @pytest.mark.holds("console/log_pages", "verification", "no-key")
 @pytest.mark.parametrize("number", [-(1 << 63), 0, 1_000_000])
 def test_what_somebody_wrote_into_the_store_is_shown_as_that(
