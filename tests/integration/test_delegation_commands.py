@@ -4,7 +4,6 @@ import json
 import os
 import pty
 import subprocess
-import sys
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
 from pathlib import Path
@@ -97,14 +96,6 @@ def test_no_revocation_is_lost_when_several_revoke_at_once(folder: Path) -> None
     shown = accredit("inspect", "revoked.json", "--key", "owner.key.pub", "--json", folder=folder)
     assert sorted(json.loads(shown.stdout)["revoked_certs"]) == ids
     assert json.loads(shown.stdout)["signatures_good"] is True
-
-
-def test_a_key_is_private_whatever_the_umask(tmp_path: Path) -> None:
-    subprocess.run(
-        f"umask 000; exec {sys.executable} -m accredit keys new a.key --kind agent",
-        shell=True, check=True, cwd=tmp_path, env=environment(), timeout=PATIENCE, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    assert (tmp_path / "a.key").stat().st_mode & 0o777 == 0o600
 
 
 def test_the_published_package_accepts_what_is_granted(folder: Path) -> None:

@@ -208,6 +208,13 @@ async def test_bad_answers_become_clean_errors() -> None:
         assert error_of(await bridge.call("tell", message=answer, answer=False))[0] == 502
 
 
+async def test_an_error_after_the_beginning_of_a_stream_has_the_clients_id() -> None:
+    async with Bridge() as bridge, RawClient(bridge.port) as client:
+        await open_stream(client, modern("news_then_bad", id="mine", meta={LOG_LEVEL: "info"}))
+        *_, last = [event.message async for event in events_of(client)]
+        assert (last["id"], last["error"]["message"]) == ("mine", INVALID)
+
+
 @pytest.mark.slow
 async def test_a_child_that_dies_fails_what_is_open_and_is_started_again_at_once() -> None:
     async with Bridge() as bridge, RawClient(bridge.port) as client:

@@ -192,19 +192,6 @@ async def test_lists_and_calls_agree_on_the_tools_of_a_token(
                 assert 'error="insufficient_scope"' in (answer.header("www-authenticate") or "")
 
 
-@pytest.mark.holds("gateway/admission/bearer", "rights")
-async def test_a_tool_asks_for_its_scope(trust: Trust, world: Tokened, tmp_path: Path) -> None:
-    settings = world.settings(required=False, tool_scopes={"list_inbox": "mail:read"})
-
-    async with route("http-modern", world, trust, tmp_path, tokens=settings) as way:
-        answer = await way.send(calling(way), token=world.token(scope="other"))
-        assert answer.status == 403
-        assert 'scope="mail:read"' in (answer.header("www-authenticate") or "")
-        assert (await way.send(calling(way))).status == 401
-        assert (await way.send(calling(way), token=world.token(scope="a mail:read"))).status == 200
-        assert (await way.send(calling(way, name="pay"))).status == 200  # optional, and it asks for nothing
-
-
 @pytest.mark.parametrize("method", ["Tools/Call", "tools/call "])
 async def test_a_method_that_another_reader_takes_for_a_call_does_not_lead_around_the_tools(
     method: str, trust: Trust, world: Tokened, tmp_path: Path
