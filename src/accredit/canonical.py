@@ -13,7 +13,7 @@ are:
 
 Property tests compare the results with those of `rfc8785`.
 
-Base64url is here, too: of each text there is one canonical spelling (RFC 4648 section 3.5).
+Base64 and base64url are here, too: of each text there is one canonical spelling (RFC 4648 section 3.5).
 """
 
 import math
@@ -25,7 +25,7 @@ from typing import Literal, cast
 import msgspec
 
 from accredit.base.steps import Steps, at_one_go
-from accredit.limits import MAX_SAFE_INTEGER
+from accredit.limits import MAX_SAFE_INTEGER, SHORT_MESSAGE_BYTES
 
 MAX_REWRITTEN_NUMBERS = 25_000
 """The most numbers of one text that are rewritten one by one (1 us each): integers beyond 2^53-1, fractions nearer to
@@ -75,7 +75,8 @@ def canonical_in_steps(tree: object, *, wide_integers: WideIntegers = "refused")
     """Do as `canonical`, but in steps: between them, the caller can do other work."""
     try:
         form = _encode_sorted(tree)
-        yield
+        if len(form) > SHORT_MESSAGE_BYTES:
+            yield
         if not form.isascii() and _sorts_otherwise(form):
             form = b""
             yield
@@ -194,6 +195,12 @@ def _utf16(name: str) -> bytes:
     return name.encode("utf-16-be")
 
 
+# The last characters of a canonical text before "=" (whose two low bits are zero) and before "==" (four are).
+_BEFORE_ONE_PAD = frozenset(b"AEIMQUYcgkosw048")
+_BEFORE_TWO_PADS = frozenset(b"AQgw")
+_PAD = ord("=")
+
+
 def encode_base64url(data: bytes) -> bytes:
     """Return base64url without padding (RFC 4648 section 5)."""
     return urlsafe_b64encode(data).rstrip(b"=")
@@ -207,3 +214,22 @@ def decode_base64url(text: bytes | str) -> bytes:
     if encode_base64url(data) != text:
         raise ValueError("another spelling of its base64url")
     return data
+
+
+def base64_is_canonical(data: bytes) -> bool:
+    """Return whether every "=" in `data` follows a character with which canonical base64 can end, so that no bits are
+    left over.
+
+    Decoders ignore such bits. Other texts than base64 may contain "=", too: False only means that `data` must be
+    examined more closely.
+    """
+    if b"\\" in data:
+        return False
+    find = data.find
+    at = find(b"=")
+    while at > 0:
+        double = data[at + 1] == _PAD
+        if data[at - 1] not in (_BEFORE_TWO_PADS if double else _BEFORE_ONE_PAD):
+            return False
+        at = find(b"=", at + 2)
+    return True

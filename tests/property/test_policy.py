@@ -27,7 +27,15 @@ from accredit.errors import ChallengesFull, RequestError, StoreUnavailable, Wire
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.requests import decode_request
 from accredit.policy import GUARDED, LISTS, GuardedCall, guarded_call_of
-from accredit.policy.needs import CountUses, IsRevoked, IssueChallenge, LookAtChallenge, Need, SpendChallenge, TakeUse
+from accredit.policy.decision import (
+    CountUses,
+    IsRevoked,
+    IssueChallenge,
+    LookAtChallenge,
+    Need,
+    SpendChallenge,
+    TakeUse,
+)
 from accredit.ports import Spending
 from accredit.ratify import CertificateCache, decode_proof_bundle, encode_proof_bundle
 

@@ -23,7 +23,15 @@ from accredit.policy import (
     guarded_call_from_values,
 )
 from accredit.policy.decide import decide
-from accredit.policy.needs import CountUses, IsRevoked, IssueChallenge, LookAtChallenge, Need, SpendChallenge, TakeUse
+from accredit.policy.decision import (
+    CountUses,
+    IsRevoked,
+    IssueChallenge,
+    LookAtChallenge,
+    Need,
+    SpendChallenge,
+    TakeUse,
+)
 from accredit.ports import Spending
 from accredit.ratify import (
     CertificateCache,

@@ -44,7 +44,7 @@ from accredit.gateway.settings import ProofSettings
 from accredit.keys import KeyFile, is_there, load_public_key, read_file
 from accredit.limits import MAX_KEY_SET_BYTES
 from accredit.policy import Catalog, Entry, Facts, Policy, with_own
-from accredit.policy.needs import RootFinder
+from accredit.policy.decision import RootFinder
 from accredit.ratify import CertificateCache, Evaluator, HybridPublicKey, zone_names
 
 if TYPE_CHECKING:

@@ -101,34 +101,37 @@ class _Call:
     def with_params(self, changes: Mapping[str, Raw], *, without: Collection[str] = ()) -> Self:
         """Return a copy of the call with some members of `params` replaced, added or, by `without`, removed. `_meta` is
         changed by `with_meta` only. Raises `FrameError`."""
-        kept = {name: value for name, value in self.parts.items() if name not in without}
-        return self._edited({"params": {**kept, **changes}})
+        left = {name: value for name, value in self.parts.items() if name not in without}
+        parts = {**left, **changes}
+        return self._edited({"params": parts}, kept=("meta",), parts=parts)
 
     def with_meta(self, changes: Mapping[str, Raw], *, without: Collection[str] = ()) -> Self:
         """Return a copy of the call with some members of `params._meta` replaced, added or, by `without`, removed.
         Raises `FrameError`."""
-        kept = {name: value for name, value in self.meta.items() if name not in without}
-        edited = self._edited({"params": {**self.parts, "_meta": {**kept, **changes}}})
-        edited.__dict__["target"] = self.target  # `_meta` does not contain the target
-        return edited
+        left = {name: value for name, value in self.meta.items() if name not in without}
+        meta = {**left, **changes}
+        parts = {**self.parts, "_meta": meta}
+        return self._edited({"params": parts}, kept=("members", "target"), parts=parts, meta=meta)
 
     @CachedProperty
     def parts(self) -> Mapping[str, Raw | Mapping[str, Raw]]:
         """The members of `params`. In an edited call, `_meta` may be a parsed mapping instead of text. Raises
         `FrameError`."""
-        if "params" in self._changes:
-            return cast("Mapping[str, Raw | Mapping[str, Raw]]", self._changes["params"])
         return members(self._given) if self._given is not None else {}
 
-    def _edited(self, changes: Mapping[str, object]) -> Self:
+    def _edited(self, changes: Mapping[str, object], kept: Collection[str], **known: object) -> Self:
+        """Return a copy with these changes, and with those of the values read so far that stay as they were (`kept`) or
+        are `known`. All others are read from its own members."""
         edited = copy(self)
-        edited.__dict__ = {name: value for name, value in vars(self).items() if name in _OF_AN_EDITED_CALL}
+        edited.__dict__ = {name: value for name, value in vars(self).items() if name in _OF_EVERY_COPY or name in kept}
+        edited.__dict__.update(known)
         edited._changes = {**self._changes, **changes}
         return edited
 
 
-_OF_AN_EDITED_CALL = frozenset({"id", "method", "size", "watcher", "_given", "_came", "_envelope"})
-"""The attributes that an edited call takes from its original. All others are computed from its own members."""
+_OF_EVERY_COPY = frozenset({"id", "method", "size", "watcher", "_given", "_came", "_envelope"})
+_OF_PARAMS = ("parts", "meta", "members", "target")
+"""The values that are read from `params`."""
 
 
 class Watcher(Protocol):
@@ -157,7 +160,7 @@ class Request(_Call):
         super().__init__(method, params, text, envelope)
         self.id = id
 
-    @CachedProperty
+    @property
     def era(self) -> Era:
         """The era that the request's own metadata names."""
         return Era.LEGACY if self.in_meta(META_VERSION) is None else Era.MODERN
@@ -169,7 +172,7 @@ class Request(_Call):
 
     def with_id(self, id: MessageId) -> Self:
         """Return the request under another id."""
-        edited = self._edited({"id": id})
+        edited = self._edited({"id": id}, kept=_OF_PARAMS)
         edited.id = id
         return edited
 

@@ -32,7 +32,7 @@ from accredit.jsonrpc.objects import (
     unambiguous_members,
 )
 from accredit.jsonrpc.text import check_amount, check_text
-from accredit.limits import MAX_META_MEMBERS
+from accredit.limits import MAX_META_MEMBERS, SHORT_MESSAGE_BYTES
 
 MAX_PARAMS_MEMBERS = 1_024
 """The most members of a request's `params`, whose names are read again and again. MCP defines up to six."""
@@ -67,19 +67,24 @@ def decode_request(text: bytes, *, batch_allowed: bool = False) -> Frame | Batch
 
 
 def read_request(text: bytes, *, batch_allowed: bool = False) -> Steps[Frame | Batch]:
-    """Like `decode_request`, in steps between which others are served."""
+    """Like `decode_request`, in steps between which others are served if the text is long."""
     message: dict[str, Raw] = {}
+    is_long = len(text) > SHORT_MESSAGE_BYTES
     try:
         check_amount(text)
-        yield
+        if is_long:
+            yield
         check_text(text)
-        yield
+        if is_long:
+            yield
         if text.lstrip(b" \t\r\n").startswith(b"["):
             return _decode_batch(text, batch_allowed)
         message = unambiguous_members(text, MESSAGE)
-        yield
+        if is_long:
+            yield
         check_no_duplicates(text)
-        yield
+        if is_long:
+            yield
         return _check_lengths(frame_of(message, text))
     except JsonError as error:
         raise RequestError(PARSE_ERROR, f"Parse error: {error.detail}") from None
@@ -110,7 +115,7 @@ def _check_lengths(frame: Frame) -> Frame:
 
 
 def _check_params(call: Request | Notification) -> None:
-    names = call.parts.keys()
+    names = call.parts
     if len(names) > MAX_PARAMS_MEMBERS:
         raise FrameError(f'more than {MAX_PARAMS_MEMBERS} members in "params"', bound=True)
     check_names(names, PARAMS_MEMBERS.get(call.method, UNKNOWN_PARAMS))

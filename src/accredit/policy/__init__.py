@@ -1,12 +1,12 @@
 """The decision of a call: who may do what, and on whose authority. Pure: it does no I/O. Questions to the outside are
-yielded (`needs`).
+yielded (needs, in `decision`).
 
-- `decide`: the steps of a decision, in their order; `decision` has their settings and their result
+- `decide`: the steps of a decision, in their order; `decision` has their settings, their questions to the outside and
+  how these are answered, and their result
 - `guarded_call`: one call, and the hash that binds a proof to it
 - `catalog`: the scope that a target needs
 - `facts`: the values that constraints check; `evaluators`: for constraints that the protocol does not define
 - `uses`, `quotas`: how often a certificate may be used, and how many calls anybody may make
-- `needs`: a decision's questions to the outside, and how they are answered
 - `refusals`: the errors that clients get
 - `passing`: removes members from a message, and adds others
 - `lists`: filters lists; `merging`: names at the endpoint of several servers
@@ -23,7 +23,7 @@ from accredit.base.deferred import names_of as _names_of
 
 if typing.TYPE_CHECKING:
     from accredit.policy.catalog import MCP_SCOPES, OWN_SCOPE, Catalog, Entry, scope_fault
-    from accredit.policy.decision import CONSTRAINT_REFUSALS, Authority, Decision, Flow, Policy
+    from accredit.policy.decision import CONSTRAINT_REFUSALS, Authority, Decision, Flow, Policy, drive
     from accredit.policy.evaluators import with_own
     from accredit.policy.facts import Facts, facts_fault
     from accredit.policy.guarded_call import (
@@ -42,7 +42,6 @@ if typing.TYPE_CHECKING:
         payload_digest,
         proofs_in,
     )
-    from accredit.policy.needs import drive
     from accredit.policy.within import check_given, check_within
 else:  # imported on first use: who verifies records needs neither decisions nor the JSON-RPC that they are about.
     __getattr__ = _names_of(
@@ -55,7 +54,7 @@ else:  # imported on first use: who verifies records needs neither decisions nor
             "CONSTRAINT_REFUSALS": "decision",
             "Decision": "decision",
             "digest_in_steps": "guarded_call",
-            "drive": "needs",
+            "drive": "decision",
             "Entry": "catalog",
             "Facts": "facts",
             "facts_fault": "facts",

@@ -18,7 +18,7 @@ from accredit.limits import MAX_SCOPE_LENGTH_BYTES
 from accredit.policy.drill import DRILL, DRILL_ROUTE, DRILL_SCOPE, SENSITIVE_DRILL, SENSITIVE_DRILL_ROUTE, is_drill
 from accredit.policy.facts import NO_FACTS, Facts
 from accredit.policy.uris import readings
-from accredit.ratify.scopes import WILDCARDS, is_sensitive, unknown_scope
+from accredit.ratify.scopes import SENSITIVE_SCOPES, WILDCARDS, unknown_scope
 
 MAX_SCOPE_WORD_CHARS = 48
 """The most characters of a server's or tool's name that go into a suggested scope. A scope has 256 bytes at most."""
@@ -46,7 +46,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     @property
     def sensitive(self) -> bool:
         """Whether a call needs a challenge that was issued here (Option B)."""
-        return self.marked_sensitive or is_sensitive(self.scope) or any(each.sensitive for each in self.also)
+        return self.marked_sensitive or self.scope in SENSITIVE_SCOPES or any(each.sensitive for each in self.also)
 
     @property
     def needed(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The decision: may this call be made, now, by this caller? No I/O.
 
-`decide` is one generator: it yields needs, is sent answers (both in `needs`), and returns a `Decision`. In order:
+`decide` is one generator: it yields needs, is sent answers (both in `decision`), and returns a `Decision`. In order:
 
 - [message] The message is valid, and the proof is a raw slice of it (done before: `jsonrpc`, `guarded_call`).
 - [token-subject] The token, if there is one, was verified before (`gateway.admission.bearer`, `server`), where an
@@ -54,7 +54,6 @@ from hashlib import sha256
 from msgspec.structs import replace
 
 from accredit.attest.canonical import HybridPair, KeptProof
-from accredit.base.caching import CachedProperty
 from accredit.consent.call import names_definition
 from accredit.errors import ChallengesFull, ClockSetBack, ProofRefused, StoreUnavailable, WireError
 from accredit.limits import CHALLENGE_WINDOW_SECONDS, CLOCK_BACK_SECONDS, CLOCK_LEAD_SECONDS, MAX_PROOF_BUNDLE_BYTES
@@ -62,19 +61,24 @@ from accredit.pins import Pins
 from accredit.policy import refusals
 from accredit.policy.catalog import Entry
 from accredit.policy.constraint_words import why_refused
-from accredit.policy.decision import CONSTRAINT_REFUSALS, Authority, Decision, FlowOf, Policy, find_root
-from accredit.policy.drill import DRILLS
-from accredit.policy.facts import CONTEXT_NAMES
-from accredit.policy.guarded_call import GuardedCall
-from accredit.policy.needs import (
+from accredit.policy.decision import (
+    CONSTRAINT_REFUSALS,
+    Authority,
+    Decision,
     FindDefinition,
     FindTask,
+    FlowOf,
     IsRevoked,
     IssueChallenge,
     LookAtChallenge,
     Need,
+    Policy,
     SpendChallenge,
+    find_root,
 )
+from accredit.policy.drill import DRILLS
+from accredit.policy.facts import CONTEXT_NAMES
+from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.quotas import QuotaCaller, QuotaReached, Taken
 from accredit.policy.tasks import ONE_SERVER, TaskScope, facts_of_call_that_made, read_made_by, task_key
 from accredit.policy.uses import Uses
@@ -175,24 +179,30 @@ class ProofCheck:
         the owner is verified."""
         self.task: Task | None = None
         self._place = place
+        self._about_tasks = call.about_tasks
         self._changes_task = call.changes_task
-        self._continues_task = call.one_task is not None and not call.about_tasks
+        self._tasks = call.tasks
+        self._continues_task = call.one_task is not None and not self._about_tasks
         self._call = call
         self._token = token
         self._policy = policy
         self._now = now
         self._scope = entry.scope if entry is not None else ""
         self._issued = entry is not None and entry.sensitive and not policy.observes
+        self._known_hash = b""
         self._seen: Spending | None = None
         self._fault: Exception | None = None
         self._uses = Uses(flow_of)
         self._pins = pins
         self._root: HybridPublicKey | None = None
 
-    @CachedProperty
+    @property
     def _request_hash(self) -> bytes:
-        found, server = self._call.request_hash(self._scope), self._policy.server
-        return sha256(b"accredit server 1\0" + server.encode() + b"\0" + found).digest() if server else found
+        if not self._known_hash:
+            found, server = self._call.request_hash(self._scope), self._policy.server
+            own = sha256(b"accredit server 1\0" + server.encode() + b"\0" + found).digest() if server else found
+            self._known_hash = own
+        return self._known_hash
 
     @property
     def enforced_definition(self) -> str | None:
@@ -297,7 +307,7 @@ class ProofCheck:
             # A challenge issued here expires by our own clock, and sooner: the signer's clock does not matter.
             max_age=CHALLENGE_WINDOW_SECONDS if self._issued else self._policy.freshness_seconds,
             max_ahead=CLOCK_AHEAD_SECONDS if self._issued else CLOCK_LEAD_SECONDS,
-            check_constraints=not self._call.about_tasks and self.entry is not None,
+            check_constraints=not self._about_tasks and self.entry is not None,
             cert_cache=self._policy.cert_cache,
         )
 
@@ -363,14 +373,15 @@ class ProofCheck:
             case proof_needs.ValidateChallenge(challenge, _):
                 return (yield from self._spending(LookAtChallenge(challenge, self._request_hash, self._issued)))
             case proof_needs.ConsumeChallenge(challenge, _):
-                yield from self._own_tasks(bundle)
+                if self._tasks:
+                    yield from self._own_tasks(bundle)
                 yield from self._definition(bundle)  # 6
                 # Computed from the proof alone, so that it is the same at each presentation: by it the store tells
                 # whether it may have forgotten the challenge.
                 keep_until = bundle.challenge_at + CHALLENGE_WINDOW_SECONDS + 1
                 spend = SpendChallenge(challenge, self._request_hash, self._issued, keep_until)
                 refused = yield from self._spending(spend)  # 7
-                if refused is None and not self._call.about_tasks:
+                if refused is None and not self._about_tasks:
                     yield from self._uses.count(bundle)
                 return refused
 
@@ -386,7 +397,7 @@ class ProofCheck:
         `ProofRefused`."""
         owner = self._place.owner(bundle.delegations[-1].issuer_id, bundle.agent_id, self._token)
         task: Task | None = None
-        for id in self._call.tasks:
+        for id in self._tasks:
             stored = yield FindTask(task_key(self._place.name, id))
             if stored is not None and not isinstance(stored, Task):
                 raise TypeError("the store gave no answer")
@@ -396,8 +407,8 @@ class ProofCheck:
                 task = stored
         if task is None:
             return
-        named = (task.target, *read_made_by(task).also)
-        entry, *also = (self._policy.catalog.find(task.method, each) for each in named)
+        skills = (task.target, *read_made_by(task).also)
+        entry, *also = (self._policy.catalog.find(task.method, each) for each in skills)
         if entry is None or None in also:  # the tool is no longer in the catalog
             raise refusals.unknown_task(self._call)
         entry = entry.with_also(*filter(None, also)) if also else entry
@@ -438,7 +449,7 @@ class ProofCheck:
         """Check the scope and the constraints, and take the uses (what is left of [authority]). Raises
         `ProofRefused`."""
         entry, granted = self.entry, result.granted_scope
-        if entry is None or (self._call.about_tasks and not self._changes_task):
+        if entry is None or (self._about_tasks and not self._changes_task):
             return
         missing = entry.missing_from(granted)
         if missing is not None:

@@ -122,16 +122,11 @@ class GuardedCall(Struct, frozen=True, dict=True):
     def request_hash(self, scope: str) -> bytes:
         """Return the hash of the request. A challenge issued here is valid only for the hash for which it was
         issued."""
-        known = self._hashes
+        known: dict[str, bytes] = vars(self).setdefault("_hashes", {})  # a decision and its record need the same one
         found = known.get(scope)
         if found is None:
             found = known[scope] = operation_context_hash(scope, self.method, self.target, "", self.digest)
         return found
-
-    @CachedProperty
-    def _hashes(self) -> dict[str, bytes]:
-        """The request hashes that are known, by scope: a decision and its record need the same one."""
-        return {}
 
     def call_digest(self) -> bytes:
         """Return the digest that all legs of the call share: that of the params without the members that only one leg
@@ -233,8 +228,7 @@ def guarded_call_of(request: Request, session_id: str = "") -> GuardedCall | Non
     if call is None:
         return None
     try:
-        for value in request.members.values():
-            check_same_names(value)
+        check_same_names(_values(request))
     except FrameError as error:
         raise _not_one_reading(request, error) from None
     return _if_decided(call)
@@ -245,10 +239,9 @@ def guarded_call_in_steps(request: Request, session_id: str = "") -> Steps[Guard
     call = _read(request, session_id)
     if call is None:
         return None
+    yield
     try:
-        for value in request.members.values():
-            yield
-            yield from check_same_names_in_steps(value)
+        yield from check_same_names_in_steps(_values(request))
     except FrameError as error:
         raise _not_one_reading(request, error) from None
     return _if_decided(call)
@@ -260,7 +253,7 @@ def _read(request: Request, session_id: str) -> GuardedCall | None:
     try:
         proofs = proofs_in(request.meta)
         covered = request.members
-        if request.method in GUARDED and any(has_wide_integer(bytes(value)) for value in covered.values()):
+        if request.method in GUARDED and has_wide_integer(bytes(_values(request))):
             raise FrameError(_NO_FORM)
         target, member = request.target, TARGET_MEMBER.get(request.method)
         plain = {
@@ -271,6 +264,11 @@ def _read(request: Request, session_id: str) -> GuardedCall | None:
     except (FrameError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         detail = error.detail if isinstance(error, FrameError) else "params can't be read"
         raise RequestError(INVALID_PARAMS, f"Invalid params: {detail}", id=request.id, status=200) from None
+
+
+def _values(request: Request) -> Raw:
+    """Return the values of a request's params without `_meta`, as one array."""
+    return Raw(b"[%b]" % b",".join(map(bytes, request.members.values())))
 
 
 def _not_one_reading(request: Request, error: FrameError) -> RequestError:

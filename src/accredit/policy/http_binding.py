@@ -22,8 +22,7 @@ from accredit.errors import FrameError, StoreUnavailable, WireError
 from accredit.jsonrpc.objects import check_no_duplicates
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.policy.decide import CLOCK_AHEAD_SECONDS
-from accredit.policy.decision import Policy, find_root
-from accredit.policy.needs import IsRevoked, LookAtChallenge, Need, SpendChallenge
+from accredit.policy.decision import IsRevoked, LookAtChallenge, Need, Policy, SpendChallenge, find_root
 from accredit.ports import Spending
 from accredit.ratify import ProofBundle, VerifyResult, decode_proof_bundle
 from accredit.ratify import needs as proof_needs

@@ -37,11 +37,9 @@ from accredit.limits import MAX_RECORDED_TARGET
 from accredit.pins import Pins
 from accredit.policy.agent_call import is_about_tasks
 from accredit.policy.decide import CaseTerms, ProofCheck, decide
-from accredit.policy.decision import Decision, Policy
-from accredit.policy.guarded_call import ApiCall, GuardedCall, guarded_call_from_values
-from accredit.policy.merging import member_of_target
-from accredit.policy.needs import (
+from accredit.policy.decision import (
     CountUses,
+    Decision,
     FindDefinition,
     FindRoom,
     FindRoot,
@@ -50,9 +48,12 @@ from accredit.policy.needs import (
     IssueChallenge,
     LookAtChallenge,
     Need,
+    Policy,
     SpendChallenge,
     TakeUse,
 )
+from accredit.policy.guarded_call import ApiCall, GuardedCall, guarded_call_from_values
+from accredit.policy.merging import member_of_target
 from accredit.policy.suggesting import UNKNOWN, UNSIGNED
 from accredit.ports import Spending
 from accredit.ratify import (

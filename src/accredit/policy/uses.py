@@ -1,5 +1,5 @@
 """Takes the uses of a call: of the certificates of its chain, and of quotas. Pure: it does no I/O, and yields its
-questions (`needs`).
+questions (needs, in `decision`).
 
 - [rate] A `max_rate` limits how many calls in its window of time may use the certificate.
 - [consent] A certificate may be for a single call (`consent`). The call's first leg takes its use. Each later leg,
@@ -21,8 +21,7 @@ from operator import itemgetter
 from accredit.consent.call import this_call_only
 from accredit.errors import SealError
 from accredit.limits import MAX_STATE_SECONDS
-from accredit.policy.decision import Flow, FlowOf
-from accredit.policy.needs import CountUses, FindRoom, Need, TakeUse
+from accredit.policy.decision import CountUses, FindRoom, Flow, FlowOf, Need, TakeUse
 from accredit.policy.quotas import MAX_RATE_WINDOW_SECONDS, Quota, QuotaReached, Taken
 from accredit.ports import RateLimit
 from accredit.ratify import DelegationCert, ProofBundle

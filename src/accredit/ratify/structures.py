@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from accredit.base.caching import CachedProperty, RecentlyUsed
+from accredit.canonical import base64_is_canonical
 from accredit.errors import WireError
 from accredit.limits import (
     MAX_IDENTIFIER_LENGTH_BYTES,
@@ -31,7 +32,7 @@ from accredit.limits import (
 from accredit.ratify.canonical import canonical
 from accredit.ratify.constraints import Constraint, Extension, ResourcePath
 from accredit.ratify.hybrid import HybridPublicKey, HybridSignature
-from accredit.ratify.wire import Bytes32, Integer, Positive, WireObject, base64_is_canonical
+from accredit.ratify.wire import Bytes32, Integer, Positive, WireObject
 
 MAX_CONSTRAINTS_PER_CERT = 32
 """The most constraints in one certificate (Ratify section 1)."""

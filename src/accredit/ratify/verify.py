@@ -205,7 +205,7 @@ def _steps(bundle: ProofBundle, terms: Terms) -> Steps:
         yield from ask_store(ConsumeChallenge(bundle.challenge, terms.session_context))  # [consumption]
         for index, cert in enumerate(bundle.delegations):
             _check_constraints(index, cert, terms)
-    granted = intersect(cert.scope for cert in bundle.delegations)
+    granted = intersect([cert.scope for cert in bundle.delegations])
     if terms.required_scope and terms.required_scope not in granted:  # [scopes]
         raise build_refusal(
             IdentityStatus.SCOPE_DENIED,
@@ -279,7 +279,7 @@ def _chain_steps(chain: Sequence[DelegationCert], terms: Terms) -> Steps:
         identity_status=IdentityStatus.VALID,
         human_id=chain[-1].issuer_id,
         agent_id=chain[0].subject_id,
-        granted_scope=intersect(cert.scope for cert in chain),
+        granted_scope=intersect([cert.scope for cert in chain]),
     )
 
 

@@ -20,6 +20,7 @@ from typing import Annotated, ClassVar, Self, TypeVar, cast
 import msgspec
 from msgspec import Meta, Struct
 
+from accredit.canonical import base64_is_canonical
 from accredit.errors import WireError
 from accredit.limits import MAX_SAFE_INTEGER, MAX_STATEMENT_BYTES
 from accredit.ratify.canonical import canonical
@@ -31,10 +32,6 @@ Positive = Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER)]
 Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Name = Annotated[str, Meta(min_length=1)]
 
-# The last characters of a canonical text before "=" (whose two low bits are zero) and before "==" (four are).
-_BEFORE_ONE_PAD = frozenset(b"AEIMQUYcgkosw048")
-_BEFORE_TWO_PADS = frozenset(b"AQgw")
-_PAD = ord("=")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _PLACE = re.compile(r"\$?((?:\.[a-z0-9_]+|\[[0-9]+\])*)")
 
@@ -124,25 +121,6 @@ def _public(reason: str) -> str:
     # The only input that msgspec quotes is an unknown member's name.
     unknown = _UNKNOWN.search(reason)
     return f"unknown field {quote(unknown[1])}" if unknown else reason
-
-
-def base64_is_canonical(data: bytes) -> bool:
-    """Return whether every "=" in `data` follows a character with which canonical base64 can end, so that no bits are
-    left over.
-
-    Decoders ignore such bits. Other texts than base64 may contain "=", too: False only means that `data` must be
-    examined more closely.
-    """
-    if b"\\" in data:
-        return False
-    find = data.find
-    at = find(b"=")
-    while at > 0:
-        double = data[at + 1] == _PAD
-        if data[at - 1] not in (_BEFORE_TWO_PADS if double else _BEFORE_ONE_PAD):
-            return False
-        at = find(b"=", at + 2)
-    return True
 
 
 def _compare(received: object, understood: object, path: str) -> None:

@@ -67,7 +67,10 @@ def take_apart(text: str) -> Compact:
     parts = text.encode("ascii").split(b".", _PARTS)
     if len(parts) != _PARTS:
         raise InvalidToken("not three parts")
-    header_text, claims, signature = map(_decode_part, parts)
+    try:
+        header_text, claims, signature = map(decode_base64url, [part or b"=" for part in parts])  # no part is empty
+    except ValueError:
+        raise InvalidToken("a part is not base64url") from None
     try:
         header = _read_header(header_text)
     except NOT_JSON:
@@ -77,13 +80,6 @@ def take_apart(text: str) -> Compact:
     if header.crit:
         raise InvalidToken("the header demands an extension")
     return Compact(header.alg, header.kid, claims, b".".join(parts[:2]), signature)
-
-
-def _decode_part(part: bytes) -> bytes:
-    try:
-        return decode_base64url(part or b"=")  # no part is empty
-    except ValueError:
-        raise InvalidToken("a part is not base64url") from None
 
 
 _Text = Annotated[str, Meta(min_length=1)]

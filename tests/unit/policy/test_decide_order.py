@@ -31,7 +31,7 @@ from accredit.errors import ChallengesFull, StoreUnavailable
 from accredit.pins import Pins
 from accredit.policy import LISTS, Decision
 from accredit.policy.decide import decide
-from accredit.policy.needs import (
+from accredit.policy.decision import (
     CountUses,
     FindDefinition,
     FindTask,

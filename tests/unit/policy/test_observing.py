@@ -21,7 +21,7 @@ from tests.world.decisions import (
 
 from accredit.errors import ChallengesFull, ClockSetBack, StoreUnavailable
 from accredit.policy import GuardedCall
-from accredit.policy.needs import IsRevoked, IssueChallenge, LookAtChallenge, SpendChallenge, TakeUse
+from accredit.policy.decision import IsRevoked, IssueChallenge, LookAtChallenge, SpendChallenge, TakeUse
 from accredit.ports import Spending
 from accredit.ratify.constraints import MaxRate
 

@@ -44,7 +44,7 @@ from accredit.jsonrpc.param_headers import PARAM_HEADERS
 from accredit.limits import MAX_DEFINITIONS
 from accredit.pins import Definition, ListReader, Pins, digest_of_text
 from accredit.policy import Authority, GuardedCall, refusals
-from accredit.policy.needs import FindDefinition, Look
+from accredit.policy.decision import FindDefinition, Look
 from accredit.policy.passing import CallerIdentity
 from accredit.telemetry.tracing import trace_field
 from accredit.tokens import VerifiedToken
