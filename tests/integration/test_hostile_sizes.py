@@ -171,7 +171,34 @@ async def test_a_compressed_body_in_which_something_changes_is_sent_plain(era: E
         await world.recovered(era)
 
 
-_DAMAGED, _CUT = "a compressed body that is damaged", "a compressed body that is cut off"
+BAD_CODINGS = {
+    "gzip_cut_off": ("gzip", gzip.compress(response())[:-1], "a compressed body that is cut off"),
+    "zstd": ("zstd", response(), "a Content-Encoding that is not gzip, deflate or br"),
+}
+
+
+@pytest.mark.parametrize("status", ["200 OK", "500 No"])
+@pytest.mark.parametrize("name", BAD_CODINGS)
+async def test_a_body_whose_coding_is_damaged_or_unknown_is_replaced__an_error_s_too(name: str, status: str) -> None:
+    coding, body, detail = BAD_CODINGS[name]
+    sent = http(body, status=status, headers=(*LEAKS, ("Content-Encoding", coding)))
+
+    async with World(sends(sent)) as world:
+        check_refused(await world.ask(post(Era.MODERN)), 502 if status == "200 OK" else 500, refused(detail))
+        await world.recovered(Era.MODERN)
+
+
+@pytest.mark.slow
+async def test_a_bomb_in_an_error_stops_at_the_bound_and_costs_no_more() -> None:
+    bomb = b"".join(packed("gzip", json_pieces(64)))
+    sent = http(bomb, status="500 No", headers=(*LEAKS, ("Content-Encoding", "gzip")))
+
+    async with World(sends(sent), max_response_bytes=4 * MIB) as world:
+        await world.recovered(Era.MODERN)
+        with MemoryWatch() as watch:
+            answer = await world.ask(post(Era.MODERN))
+        check_refused(answer, 500, refused(f"decoded, the answer is larger than {4 * MIB} bytes"))
+        assert watch.peak_mib < 12
 
 
 # --- the real sizes ---------------------------------------------------------------------------------

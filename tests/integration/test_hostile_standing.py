@@ -132,6 +132,11 @@ def test_nor_does_a_redirect__and_whoever_reads_it_is_told_where_to() -> None:
     run(stands(sends(sent), refused(told), status=502))
 
 
+@pytest.mark.parametrize("status", ["405 Method Not Allowed", "404 Not Found"])
+def test_an_error_in_answer_to_a_get_passes(status: str) -> None:
+    run(stands(sends(http(b"no", "text/plain", status=status)), b"no", status=int(status[:3])))
+
+
 @pytest.mark.parametrize("bad", [b"data: {}\n\n", event(response(8))])
 async def test_a_bad_event_ends_a_subscription_with_an_error(bad: bytes) -> None:
     async with World(sends_and_hangs(STREAM_HEAD, chunk(NEWS + bad))) as world:

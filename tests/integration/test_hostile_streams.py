@@ -103,6 +103,11 @@ def test_ids_and_the_priming_event_pass_in_the_legacy_era() -> None:
     run(streams(Era.LEGACY, sends(stream(text)), text))
 
 
+def test_ids_do_not_pass_in_the_modern_era__nothing_can_be_resumed_there() -> None:
+    text = b"id: 2\n\n" + event(log_message(), id="3") + event(response(), id="4")
+    run(streams(Era.MODERN, sends(stream(text)), NEWS + ANSWER))
+
+
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br"])
 async def test_a_compressed_stream_is_forwarded_plain(era: Era, coding: str) -> None:
@@ -148,6 +153,10 @@ def test_one_response_ends_the_stream__what_comes_after_it_is_dropped(era: Era, 
 )
 def test_a_stream_that_ends_without_the_response_gets_an_error(era: Era, before: bytes) -> None:
     run(ends(era, sends(stream(before) if before else stream()), before, NO_RESPONSE))
+
+
+def test_a_modern_stream_may_not_stop_after_an_event_id() -> None:
+    run(streams(Era.MODERN, sends(stream(event(log_message(), id="x"))), NEWS + error_event(7, NO_RESPONSE)))
 
 
 @pytest.mark.holds("gateway/upstream/http/sse_relay", "broken")
@@ -315,6 +324,8 @@ BAD_EVENTS = {
     "two_responses_in_one": (b"data: " + response() + b"\ndata: " + response() + b"\n\n", _JSON),
     "not_utf8": (b'data: {"jsonrpc":"2.0","id":7,"result":{"t":"\xff"}}\n\n', "the body is not UTF-8"),
     "done": (b"data: [DONE]\n\n", "not a JSON object"),
+    # If it became the first that a client sees, that would pass over the mark, and read the rest.
+    "a_second_byte_order_mark": (b"\xef\xbb\xbfdata: not judged\n\n", "a byte order mark within the stream"),
 }
 
 
@@ -351,7 +362,12 @@ def test_an_event_longer_than_the_bound_ends_the_stream__it_would_fill_the_memor
 
 # --- compressed streams -----------------------------------------------------------------------------
 
-_DAMAGED, _CUT = "a compressed body that is damaged", "a compressed body that is cut off"
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_compressed_stream_that_is_cut_off_gets_an_error(era: Era) -> None:
+    head = STREAM_HEAD.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n")
+    cut = gzip.compress(NEWS + b":" + b"a" * 1000)[:-4]
+    await streams(era, sends(head, chunk(cut), LAST_CHUNK), NEWS + error_event(7, "a compressed body that is cut off"))
 
 
 # --- time -------------------------------------------------------------------------------------------
