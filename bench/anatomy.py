@@ -47,7 +47,7 @@ RECORDS = '[attest]\nmode = "durable"\n'
 WARMING_CALLS = 3
 WAIT_SECONDS = 10.0
 AIMS = {"files": 35, "splits of params": 1, "decodes": 15, "rewrites of its text": 1}
-REACHED = {"files": 74, "splits of params": 1, "decodes": 15, "encodes": 6, "rewrites of its text": 1}
+REACHED = {"files": 67, "splits of params": 1, "decodes": 15, "encodes": 6, "rewrites of its text": 1}
 """What may only fall: lower these when it has. Of files, some runs enter one more than others."""
 
 
