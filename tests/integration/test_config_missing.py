@@ -15,6 +15,14 @@ url = "http://127.0.0.1:9/mcp"
 [upstream.headers]
 Authorization = { env = "NO_SUCH", scheme = "Bearer" }
 X-Key = { file = "no.secret" }
+[oauth]
+enabled = true
+[oauth.idp]
+issuer = "https://idp.example"
+client_id = "gateway"
+client_secret = { file = "idp.secret" }
+key_file = "front.key"
+delegation = "front.json"
 [gateway]
 tls_cert_file = "cert.pem"
 tls_key_file = "key.pem"
@@ -24,6 +32,9 @@ revocation = { files = ["revoked.json"], public_key_files = ["third.key.pub"] }
 [[proofs.roots]]
 name = "Owner"
 public_key_file = "owner.key.pub"
+[[proofs.registries]]
+url = "https://registry.example"
+pins = ["boss.key.pub"]
 [[proofs.roots]]
 name = "Other"
 public_key_file = "other.key.pub"
@@ -35,7 +46,7 @@ url = "sqlite:///accredit.db"
 """
 MISSING = (
     "no.secret", "cert.pem", "key.pem", "revoked.json", "third.key.pub", "owner.key.pub", "other.key.pub",
-    "gateway.key",
+    "gateway.key", "boss.key.pub", "idp.secret", "front.key", "front.json",
 )  # fmt: skip
 
 

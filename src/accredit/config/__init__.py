@@ -7,7 +7,8 @@
 - `read_lock_file` reads what is pinned. `roots_of` returns the keys of those whose delegations count. `store_of` parses
   the store's URL. `tls_context` loads the certificate. `try_record_signer` has the signer of records sign once.
 - `changes` and `check_fixed` compare two readings of the configuration.
-- `list_settings` prints it. `policy_digest` is the digest by which records name it.
+- `list_settings` prints it, and `named_files` lists the files that it names. `policy_digest` is the digest by which
+  records name it.
 
 Every failure is an `accredit.errors.ConfigurationError`: one line for what is wrong, one for what to do.
 """
@@ -26,6 +27,7 @@ from accredit.config.conversion import convert_tables, json_schema
 from accredit.config.digest import policy_digest
 from accredit.config.listen import check_exposure, check_no_loop, tls_context
 from accredit.config.load import Loaded, Origin, Values, folder_of, load, load_command_line
+from accredit.config.named_files import named_files
 from accredit.config.pins import build_pins, lock_file, read_lock_file, read_pinned
 from accredit.config.proofs import build_catalog, build_proofs, read_public_key, roots_of
 from accredit.config.schema import Config
@@ -66,6 +68,7 @@ __all__ = [
     "load",
     "load_command_line",
     "lock_file",
+    "named_files",
     "own_key_file",
     "policy_digest",
     "read_lock_file",

@@ -4,7 +4,8 @@ It is the SHA-256 of the RFC 8785 form of `{"SECTION": {"KEY": value}}`. The val
 their origin, as `accredit config show` prints them, without `gateway.host`, `gateway.port` and
 `gateway.trusted_proxies`. In them:
 
-- a file of public keys is represented by its content, `{"sha256": hex}`, or by `null` if it can't be read;
+- a file that says who may do what (`FileUse.is_policy`), such as one of public keys, is represented by its content,
+  `{"sha256": hex}`, or by `null` if it can't be read;
 - a secret is represented by the name of its source (a file, an environment variable). A value that is, or may be, a
   secret written into the configuration itself is masked; so is the query of a URL;
 - a file in the configuration's own folder is represented by its relative name, so that a copy elsewhere has the same
@@ -19,15 +20,17 @@ It is not the `policy_digest` of session tokens, which covers the file's bytes.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
 from accredit.attest import canonical, sha256_hex
 from accredit.config.apis import OF_AGENTS
-from accredit.config.load import Loaded, folder_of
+from accredit.config.load import Loaded
+from accredit.config.named_files import named_files
 from accredit.config.schema import FILES, SECTIONS
 from accredit.config.show import list_settings
+from accredit.config.values import Place
 from accredit.errors import AttestationError, ConfigurationError
 from accredit.keys import read_file
 from accredit.limits import MAX_KEY_SET_BYTES
@@ -35,16 +38,6 @@ from accredit.limits import MAX_KEY_SET_BYTES
 _OF_APIS = ("protocol", "path", "forward_headers", "proxy", "routes")
 _LISTENS = (("gateway", "host"), ("gateway", "port"), ("gateway", "trusted_proxies"))
 """Keys that say how clients reach the gateway, and decide nothing."""
-PUBLIC_KEYS = {
-    ("proofs", "roots"): ("public_key_file",),
-    ("proofs", "registries"): ("pins", "ca_file"),
-    ("proofs", "revocation"): ("public_key_files",),
-    ("oauth", "idp"): ("delegation",),
-    ("tokens", "issuers"): ("public_key_file", "jwks_file"),
-    ("attest", "signer_public_key_file"): (),
-    ("attest", "public_key_files"): (),
-}
-"""The keys whose values name public key files. If a value is a table, its members that name such files are listed."""
 
 
 def policy_digest(loaded: Loaded) -> str:
@@ -68,25 +61,22 @@ def policy_digest(loaded: Loaded) -> str:
 
 
 def _values(loaded: Loaded) -> Iterator[tuple[str, str, object]]:
+    contents = {each.place: _content(each.path) for each in named_files(loaded) if each.use.is_policy}
     for row in list_settings(loaded):
         key = row.section, row.key
-        if key == ("proofs", "registries") and not row.value:
-            continue
-        if key in PUBLIC_KEYS:
-            yield *key, _with_contents(row.value, PUBLIC_KEYS[key], folder_of(loaded, key))
-        elif key not in _LISTENS:
-            yield *key, _make_relative(row.value, loaded) if key in FILES or row.section == "servers" else row.value
+        if key not in _LISTENS and (row.value or key != ("proofs", "registries")):
+            value = _make_relative(row.value, loaded) if key in FILES or row.section == "servers" else row.value
+            yield *key, _with_contents(value, key, contents)
 
 
-def _with_contents(value: object, members: tuple[str, ...], folder: Path) -> object:
-    """Replace each file name by the digest of the file's content. The value itself may be a file name, or a list of
-    them, or a table with file names in its `members`."""
+def _with_contents(value: object, place: Place, contents: Mapping[Place, object]) -> object:
+    """Replace each name of a file, by its place, by the digest of the file's content."""
     if isinstance(value, list):
-        return [_with_contents(each, members, folder) for each in cast("list[object]", value)]
+        return [_with_contents(each, (*place, at), contents) for at, each in enumerate(cast("list[object]", value))]
     if isinstance(value, dict):
         table = cast("dict[str, object]", value)
-        return table | {name: _with_contents(table[name], (), folder) for name in members}
-    return _content(folder / value) if isinstance(value, str) else value
+        return {name: _with_contents(each, (*place, name), contents) for name, each in table.items()}
+    return contents.get(place, value)
 
 
 def _content(path: Path) -> dict[str, str] | None:

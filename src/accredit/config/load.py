@@ -187,8 +187,8 @@ def _number_tables(section: str, listed: object) -> dict[str, object]:
 
 def _anchor_path(key: _Key, value: object, folder: Path) -> object:
     """Make a path in the file absolute: a relative one starts from that file's folder."""
-    if key in FILES:
-        return str(folder / str(value))
+    if key in FILES and isinstance(value, str):
+        return str(folder / value)
     if key[0] == "servers":
         server = cast("dict[str, object]", value)
         return server | {"cwd": str(folder / str(server["cwd"]))} if "cwd" in server else server

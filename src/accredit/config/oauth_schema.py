@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from accredit.config.section import Section
-from accredit.config.values import ClientPattern, Name, PublicUrl, Scope, Secret, TokenUrl
+from accredit.config.values import ClientPattern, Name, PolicyFile, PublicUrl, Scope, Secret, SecretFile, TokenUrl
 
 MAX_ACCESS_SECONDS = 3600
 """The most that `access_seconds` can be set to. Clients renew their tokens unasked, so a longer life wins
@@ -24,8 +24,10 @@ class OAuthIdp(Section, frozen=True):
     issuer: Annotated[TokenUrl, "the provider, exactly as in its iss"]
     client_id: Annotated[Name, "what the gateway is called there"]
     client_secret: Annotated[Secret, 'the gateway\'s secret there: { env = "NAME" }, or { file = "NAME" } of mode 0600']
-    key_file: Annotated[Name, "the private key of the agent that signs delegations: never attest.key_file"]
-    delegation: Annotated[Name, "a delegation from a person to that key, which it may pass on (identity:delegate)"]
+    key_file: Annotated[SecretFile, "the private key of the agent that signs delegations: never attest.key_file"]
+    delegation: Annotated[
+        PolicyFile, "a delegation from a person to that key, which it may pass on (identity:delegate)"
+    ]
     groups: Annotated[
         dict[str, list[Scope]], "the scopes that people of a group may pass on, by the provider's names of groups"
     ] = {}

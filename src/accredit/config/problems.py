@@ -24,7 +24,7 @@ def problem(fault: WrongValue, origin_of: Callable[[str, str], str]) -> Configur
     place = fault.place
     section, key = str(place[0]), str(place[1]) if len(place) > 1 else ""
     remedy = _did_you_mean(place) if fault.text == NO_SUCH_KEY else _meaning(place)
-    return ConfigurationError(f"{_dotted_name(place)} ({origin_of(section, key)}): {fault.text}", remedy)
+    return ConfigurationError(f"{dotted_name(place)} ({origin_of(section, key)}): {fault.text}", remedy)
 
 
 def check_environment_name(name: str) -> tuple[str, str]:
@@ -53,9 +53,9 @@ def _environment_name(dotted: str) -> str:
 
 
 def _did_you_mean(place: Place) -> str:
-    name, model = _dotted_name(place), _table_around(place)
+    name, model = dotted_name(place), _table_around(place)
     if model is not None and len(place) > 2:
-        around = _dotted_name(place[:-1])
+        around = dotted_name(place[:-1])
         return one_line(f"did you mean {_nearest(name, [f'{around}.{key}' for key in keys(model)])}?")
     if len(place) > 2:
         return _meaning(place)
@@ -77,13 +77,13 @@ def _meaning(place: Place) -> str:
         model = _table_around(place[:end])
         said = description(model, str(place[end - 1])) if model is not None else ""
         if said:
-            return f"{_dotted_name(place[:end])} is {said}"
+            return f"{dotted_name(place[:end])} is {said}"
     section = str(place[0])
     if section in LISTED:
         return f"write each as a table: [[{section}]]"
     if section == "servers" and len(place) == 2:
         return "write it as a table, such as [servers.mail]"
-    return f"write it as a table: [{_dotted_name(place[:2]) if section in _ENTRIES else section}]"
+    return f"write it as a table: [{dotted_name(place[:2]) if section in _ENTRIES else section}]"
 
 
 def _table_around(place: Place) -> type[Section] | None:
@@ -100,7 +100,8 @@ def _table_around(place: Place) -> type[Section] | None:
     return table
 
 
-def _dotted_name(place: Place) -> str:
+def dotted_name(place: Place) -> str:
+    """Return a place as errors name it, such as `proofs.roots[0].name`."""
     name = str(place[0])
     for number, step in enumerate(place[1:]):
         if number == 0 and name in LISTED:

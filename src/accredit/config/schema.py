@@ -12,7 +12,7 @@ from msgspec.structs import force_setattr
 
 from accredit.base.addresses import without_slash
 from accredit.config.oauth_schema import OAuth
-from accredit.config.section import Section
+from accredit.config.section import Section, file_uses
 from accredit.config.values import (
     AbsoluteUri,
     Bytes,
@@ -20,6 +20,7 @@ from accredit.config.values import (
     Endpoint,
     Environment,
     Facts,
+    FileName,
     Forwarded,
     ForwardedToApi,
     Headers,
@@ -28,6 +29,7 @@ from accredit.config.values import (
     Name,
     OptionalScope,
     Path,
+    PolicyFile,
     ProxyNetwork,
     QuotaNumber,
     RouteFacts,
@@ -35,7 +37,9 @@ from accredit.config.values import (
     Scope,
     Seconds,
     Secret,
+    SecretFile,
     ServerName,
+    SignerUri,
     SkillId,
     StoreText,
     TokenScope,
@@ -43,9 +47,11 @@ from accredit.config.values import (
     TokenUrl,
     ToolName,
     ToolNames,
+    TrustedKeyFile,
     UriPrefix,
     Url,
     Window,
+    WrittenSecretFile,
 )
 from accredit.limits import CHALLENGE_WINDOW_SECONDS, DEFAULT_RESPONSE_BYTES, GRACE_SECONDS, MAX_STATE_SECONDS
 from accredit.tokens import GrantType
@@ -118,8 +124,8 @@ class Gateway(Section, frozen=True):
     grace_seconds: Annotated[
         int, Meta(ge=0, le=MAX_ENDING_SECONDS), "for how many seconds open calls may go on after that"
     ] = GRACE_SECONDS
-    tls_cert_file: Annotated[Name | None, "a PEM file with the endpoint's certificate chain"] = None
-    tls_key_file: Annotated[Name | None, "a PEM file with its private key, mode 0600"] = None
+    tls_cert_file: Annotated[FileName | None, "a PEM file with the endpoint's certificate chain"] = None
+    tls_key_file: Annotated[SecretFile | None, "a PEM file with its private key, mode 0600"] = None
 
     def __post_init__(self) -> None:
         Section.__post_init__(self)
@@ -187,8 +193,8 @@ class TokenIssuer(Section, frozen=True):
     issuer: Annotated[Name, "who issues the tokens, exactly as in their iss"]
     audience: Annotated[Name, "whom the tokens must be for (aud): the URL of the MCP endpoint"]
     jwks_url: Annotated[Url | None, "the URL of its JWK set: https, or http on loopback"] = None
-    jwks_file: Annotated[Name | None, "a file with its JWK set"] = None
-    public_key_file: Annotated[Name | None, "a file with its public key, in PEM"] = None
+    jwks_file: Annotated[PolicyFile | None, "a file with its JWK set"] = None
+    public_key_file: Annotated[PolicyFile | None, "a file with its public key, in PEM"] = None
     algorithms: Annotated[list[Name], "a list of the algorithms that it may sign with"] = field(
         default_factory=lambda: ["ES256"]
     )
@@ -203,8 +209,8 @@ class TokenIssuer(Section, frozen=True):
 class Bootstrap(Section, frozen=True):
     """`[tokens.bootstrap]`: one session token for a local agent, which gets it by `POST /token`."""
 
-    key_file: Annotated[Name, "a private key that `accredit token keygen` made"]
-    secret_file: Annotated[Name, "a file that the gateway writes the one-time secret to, mode 0600"]
+    key_file: Annotated[SecretFile, "a private key that `accredit token keygen` made"]
+    secret_file: Annotated[WrittenSecretFile, "a file that the gateway writes the one-time secret to, mode 0600"]
     issuer: Annotated[Name, "the issuer of [[tokens.issuers]] that has its public key"] = "accredit"
     ttl_seconds: Annotated[
         int, Meta(ge=1, le=MAX_BOOTSTRAP_TTL_SECONDS), "the number of seconds that the token is good for"
@@ -229,7 +235,7 @@ class Root(Section, frozen=True):
     """A table of `[[proofs.roots]]`: a human whose delegations are accepted."""
 
     name: Annotated[Name, "what this human is called in answers to clients and to the upstream"]
-    public_key_file: Annotated[Name, "a file that `accredit keys new --kind human` made, ending in .pub"]
+    public_key_file: Annotated[TrustedKeyFile, "a file that `accredit keys new --kind human` made, ending in .pub"]
 
 
 class Registry(Section, frozen=True):
@@ -237,17 +243,19 @@ class Registry(Section, frozen=True):
 
     url: Annotated[Url, "its base URL: https, or http on loopback"]
     pins: Annotated[
-        list[Name], Meta(min_length=1), "a list of files of humans' public keys: they, or what replaced them, are roots"
+        list[TrustedKeyFile],
+        Meta(min_length=1),
+        "a list of files of humans' public keys: they, or what replaced them, are roots",
     ]
-    ca_file: Annotated[Name | None, "a file of the authorities (PEM) that alone may vouch for it"] = None
+    ca_file: Annotated[PolicyFile | None, "a file of the authorities (PEM) that alone may vouch for it"] = None
 
 
 class Revocation(Section, frozen=True):
     """`[proofs.revocation]`: which certificates are revoked."""
 
-    files: Annotated[list[Name], "a list of signed revocation lists, re-read when they change"] = []
+    files: Annotated[list[FileName], "a list of signed revocation lists, re-read when they change"] = []
     public_key_files: Annotated[
-        list[Name], "a list of public keys, beside those of the roots, whose revocation lists count"
+        list[TrustedKeyFile], "a list of public keys, beside those of the roots, whose revocation lists count"
     ] = []
 
 
@@ -402,16 +410,18 @@ class Attest(Section, frozen=True):
         '"off", "record", or "durable": on the disk before the call or its answer goes on',
     ] = "off"
     key_file: Annotated[
-        Name | None, "the gateway's private key, made by `accredit keys new --kind gateway`; else gateway.key is taken"
+        SecretFile | None,
+        "the gateway's private key, made by `accredit keys new --kind gateway`; else gateway.key is taken",
     ] = None
     signer: Annotated[
-        Name | None, "who signs records in place of key_file: a URI of securesystemslib, such as file2:records.pem"
+        SignerUri | None, "who signs records in place of key_file: a URI of securesystemslib, such as file2:records.pem"
     ] = None
     signer_public_key_file: Annotated[
-        Name | None, "a file with the signer's public key: PEM, or JSON of securesystemslib with a keyid"
+        PolicyFile | None, "a file with the signer's public key: PEM, or JSON of securesystemslib with a keyid"
     ] = None
     public_key_files: Annotated[
-        list[Name], "a list of public keys that sign the same log: of the other gateways, and of this one before"
+        list[TrustedKeyFile],
+        "a list of public keys that sign the same log: of the other gateways, and of this one before",
     ] = []
     arguments: Annotated[
         Literal["digest", "full"], '"digest", or "full": records hold the arguments of calls, without tokens'
@@ -426,7 +436,7 @@ class Rounds(Section, frozen=True):
     are sealed with these keys, too."""
 
     keys_file: Annotated[
-        Name | None, "a file with a base64 32-byte key a line, mode 0600: the first seals, all open"
+        SecretFile | None, "a file with a base64 32-byte key a line, mode 0600: the first seals, all open"
     ] = None
     state_seconds: Annotated[
         int, Meta(ge=1, le=MAX_STATE_SECONDS), "the number of seconds for which a sealed state opens"
@@ -437,7 +447,8 @@ class Cluster(Section, frozen=True):
     """`[cluster]`: what all gateways of a cluster have in common."""
 
     keys_file: Annotated[
-        Name | None, "a file of keys, in place of rounds.keys_file: any gateway that has it goes on with any session"
+        SecretFile | None,
+        "a file of keys, in place of rounds.keys_file: any gateway that has it goes on with any session",
     ] = None
 
 
@@ -460,7 +471,7 @@ class Pins(Section, frozen=True):
 class Password(Section, frozen=True):
     """`[store.password]`: where the database's password is."""
 
-    file: Annotated[Name, "a file with the password, mode 0600"]
+    file: Annotated[SecretFile, "a file with the password, mode 0600"]
 
 
 class Store(Section, frozen=True):
@@ -540,11 +551,6 @@ SECRETS = (("upstream", "env"), ("upstream", "headers"))
 """Tables whose values are never shown."""
 FILES = (
     ("upstream", "cwd"),
-    ("gateway", "tls_cert_file"),
-    ("gateway", "tls_key_file"),
-    ("attest", "key_file"),
-    ("attest", "signer_public_key_file"),
-    ("rounds", "keys_file"),
-    ("cluster", "keys_file"),
+    *((name, key) for name, table in SECTIONS.items() for key, use in file_uses(table).items() if not use.scheme),
 )
-"""Keys whose values are paths of files and folders."""
+"""Keys of sections that name files and folders. One with a single path in the file becomes absolute."""

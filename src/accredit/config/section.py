@@ -1,12 +1,12 @@
 """A table of `accredit.toml`: what all of them have in common. No I/O."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from msgspec import Struct, to_builtins
 
-from accredit.config.values import check
+from accredit.config.values import FileUse, check
 
 
 class Section(Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,6 +45,17 @@ def description(table: type[Section], key: str) -> str:
 def kinds(section: type[Section]) -> dict[str, Any]:
     """Return the types of a table's keys, with bounds, checks and descriptions."""
     return get_type_hints(section, include_extras=True)
+
+
+@cache
+def file_uses(table: type[Struct]) -> Mapping[str, FileUse]:
+    """Return the keys of a table that name files, and what these are for."""
+    found = {key: _file_use(kind) for key, kind in get_type_hints(table, include_extras=True).items()}
+    return {key: use for key, use in found.items() if use is not None}
+
+
+def _file_use(kind: Any) -> FileUse | None:
+    return kind if isinstance(kind, FileUse) else next(filter(None, map(_file_use, get_args(kind))), None)
 
 
 class Entries(NamedTuple):

@@ -173,11 +173,23 @@ def _command(value: list[str]) -> None:
         raise ValueError("should not hold NUL characters")
 
 
+class FileUse(NamedTuple):
+    """What a file is for: a note in the type of each key that names one. Only its owner may read a secret. What is
+    policy decides who may do what, and is in the policy's digest. Of a key of others, the private half belongs on
+    another machine. What the gateway writes need not exist. With a `scheme`, only values that begin so name files."""
+
+    is_secret: bool = False
+    is_policy: bool = False
+    is_of_others: bool = False
+    is_written: bool = False
+    scheme: str = ""
+
+
 class SecretFrom(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A value that is read from an environment variable or a file at startup."""
 
     env: str = ""
-    file: str = ""
+    file: Annotated[str, FileUse(is_secret=True)] = ""
 
     def members(self) -> dict[str, object]:
         """Return the table as written in a file."""
@@ -348,6 +360,13 @@ Forwarded = Annotated[str, _Check(_check_forwarding)]
 IdentityHeader = Annotated[str, _Check(_identity_header)]
 Endpoint = Annotated[str, _Check(check_endpoint)]
 Name = Annotated[str, Meta(min_length=1)]
+"""Text that is not empty, and not a file's name."""
+FileName = Annotated[str, Meta(min_length=1), FileUse()]
+SecretFile = Annotated[str, Meta(min_length=1), FileUse(is_secret=True)]
+PolicyFile = Annotated[str, Meta(min_length=1), FileUse(is_policy=True)]
+TrustedKeyFile = Annotated[str, Meta(min_length=1), FileUse(is_policy=True, is_of_others=True)]
+WrittenSecretFile = Annotated[str, Meta(min_length=1), FileUse(is_secret=True, is_written=True)]
+SignerUri = Annotated[str, Meta(min_length=1), FileUse(is_secret=True, scheme="file2:")]
 Bytes = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0), _Check(_finite)]
 Window = Annotated[str, _Check(_window)]
@@ -371,7 +390,7 @@ AbsoluteUri = Annotated[str, _Check(_absolute)]
 TokenScopes = Annotated[str, _Check(_token_scopes)]
 """Scopes of a token, separated by spaces (RFC 6749 section 3.3)."""
 Secret = Annotated[SecretFrom, _Check(_secret)]
-StoreText = Annotated[str, _Check(_store)]
+StoreText = Annotated[str, _Check(_store), FileUse(is_secret=True, is_written=True, scheme="sqlite:///")]
 Command = Annotated[list[str], _Check(_command)]
 Environment = Annotated[dict[str, Annotated[str | SecretFrom, _Check(_check_secret)]], _Check(_environment)]
 Headers = Annotated[dict[str, Annotated[str | HeaderFrom, _Check(_check_secret)]], _Check(_headers)]

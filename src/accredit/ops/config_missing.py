@@ -8,20 +8,16 @@ fault, each file and variable that the configuration names is looked for. Parts 
 import os
 import shlex
 import socket
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import cast
+from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
 from accredit.asking.listing import ServerListing
 from accredit.asking.reaching import Reach
 from accredit.asking.server import ask_each
 from accredit.base.text import some_of
-from accredit.config import Loaded, build_catalog, folder_of
-from accredit.config.schema import SECTIONS
-from accredit.config.section import Section
+from accredit.config import Loaded, build_catalog
+from accredit.config.named_files import named_files, named_variables
 from accredit.config.servers import every_view
-from accredit.config.values import SecretFrom
 from accredit.errors import ConfigurationError
 from accredit.policy.drill import DRILLS
 from accredit.terminal.output import MAX_TOLD_CANDIDATES
@@ -29,9 +25,6 @@ from accredit.terminal.output import MAX_TOLD_CANDIDATES
 CHECK_REACH_SECONDS = 0.5
 """How many seconds `accredit config check` waits for a connection to a server, to compare its tools. Without a
 connection, or an answer in ten times that, tools are not compared. (`accredit check` waits, and says why.)"""
-
-_IS_MADE = ("secret_file",)
-_FILE, _FILES = "_file", ("files", "public_key_files")
 
 
 def all_faults(first: Iterable[ConfigurationError], loaded: Loaded) -> list[ConfigurationError]:
@@ -43,42 +36,16 @@ def all_faults(first: Iterable[ConfigurationError], loaded: Loaded) -> list[Conf
 
 def _missing(loaded: Loaded) -> Iterator[tuple[str, ConfigurationError]]:
     """Yield each missing file and variable, by its path or name, with its error."""
-    for section in SECTIONS:
-        table: Section = getattr(loaded.config, section)
-        if getattr(table, "mode", "") != "off":
-            for key, value in table.items():
-                yield from _missing_in(value, (section, key), folder_of(loaded, (section, key)))
-
-
-def _missing_in(value: object, place: tuple[str, ...], folder: Path) -> Iterator[tuple[str, ConfigurationError]]:
-    name, key = ".".join(place), place[-1]
-    if isinstance(value, SecretFrom):
-        if value.env and value.env not in os.environ:
-            what = f"{name} is to come from the environment, which has no {value.env}"
-            yield value.env, ConfigurationError(what, f"set {value.env} before the start")
-        yield from _missing_file(value.file, name, folder)
-    elif isinstance(value, Section):
-        for inner, each in value.items():
-            yield from _missing_in(each, (*place, inner), folder)
-    elif isinstance(value, Mapping):
-        for inner, each in cast("Mapping[str, object]", value).items():
-            yield from _missing_in(each, (*place, inner), folder)
-    elif isinstance(value, list):
-        for number, each in enumerate(cast("list[object]", value)):
-            here = (*place[:-1], f"{key}[{number}]")
-            is_file = isinstance(each, str) and key in _FILES
-            yield from _missing_file(str(each), ".".join(here), folder) if is_file else _missing_in(each, here, folder)
-    elif isinstance(value, str) and key.endswith(_FILE) and key not in _IS_MADE:
-        yield from _missing_file(value, name, folder)
-
-
-def _missing_file(file: str, name: str, folder: Path) -> Iterator[tuple[str, ConfigurationError]]:
-    path = folder / file
-    if file and not os.path.lexists(path):
-        of_person = name.startswith("proofs.roots") and file.endswith(".key.pub")
-        make = f"accredit keys new {shlex.quote(str(path.with_suffix('')))} --kind human makes it"
-        remedy = make if of_person else "make it, or correct its name"
-        yield str(path), ConfigurationError(f"{name}: there is no {path}", remedy)
+    for name, variable in named_variables(loaded):
+        if variable not in os.environ:
+            what = f"{name} is to come from the environment, which has no {variable}"
+            yield variable, ConfigurationError(what, f"set {variable} before the start")
+    for file in named_files(loaded):
+        if file.is_needed and not os.path.lexists(file.path):
+            of_person = file.key == "proofs.roots.public_key_file" and file.path.name.endswith(".key.pub")
+            make = f"accredit keys new {shlex.quote(str(file.path.with_suffix('')))} --kind human makes it"
+            remedy = make if of_person else "make it, or correct its name"
+            yield str(file.path), ConfigurationError(f"{file.name}: there is no {file.path}", remedy)
 
 
 def differing_tools(loaded: Loaded) -> Iterator[str]:

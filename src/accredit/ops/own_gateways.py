@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from accredit.app.pid_file import is_served
 from accredit.attest import LogKey, RecordKey
-from accredit.config import Loaded, load, own_key_file, roots_of, store_of
-from accredit.config.load import DEFAULT_FILE, folder_of
+from accredit.config import Loaded, load, named_files, own_key_file, roots_of, store_of
+from accredit.config.load import DEFAULT_FILE
 from accredit.console.lists import ListPlace
 from accredit.console.names import known_names
 from accredit.errors import ConfigurationError, WireError
@@ -60,8 +60,7 @@ class OwnGateway(NamedTuple):
             return []
         if self.store is not None:
             return [ListPlace(self.store, self.store.name)]
-        folder = folder_of(self.loaded, ("proofs", "revocation"))
-        files = [folder / each for each in self.loaded.config.proofs.revocation.files]
+        files = [each.path for each in named_files(self.loaded) if each.key == "proofs.revocation.files"]
         return [ListPlace(each, str(each)) for each in files if _is_list_of(person, each)]
 
 
@@ -115,16 +114,10 @@ def _read(file: Path, environ: Mapping[str, str]) -> OwnGateway:
     """Read a configuration. Raises `ConfigurationError`."""
     _check_own(fault_of_file(file), file)
     loaded = load(file, environ, {})
-    attest, roots = loaded.config.attest, loaded.config.proofs.roots
     private = own_key_file(loaded)
     public = public_path(private) if private is not None else None
-    others = folder_of(loaded, ("attest", "public_key_files"))
-    paths = [
-        *([public] if public is not None else []),
-        *([Path(attest.signer_public_key_file)] if attest.signer_public_key_file is not None else []),
-        *(others / each for each in attest.public_key_files),
-        *(folder_of(loaded, ("proofs", "roots")) / each.public_key_file for each in roots),
-    ]
+    paths = [] if public is None else [public]
+    paths += [each.path for each in named_files(loaded) if each.use.is_policy]
     for path in paths:
         if os.path.lexists(path):
             _check_own(fault_of_file(path), path)

@@ -34,8 +34,7 @@ from accredit.asking.reaching import Reach
 from accredit.base.clock import unix_seconds
 from accredit.base.peers import socket_peer
 from accredit.base.standard import words_before_result
-from accredit.config import Loaded, load
-from accredit.config.load import folder_of
+from accredit.config import Loaded, load, named_files
 from accredit.config.schema import Gateway
 from accredit.config.servers import endpoints
 from accredit.console.client import find_desk
@@ -197,8 +196,8 @@ def _check_port(gateway: Gateway, otherwise: str) -> None:
 def _roots(loaded: Loaded, person: OwnKey) -> list[KeyFile]:
     """Return the gateway's roots. If the person's key is not among them, write it to where a root's key file is
     missing. If none is missing, raise `ConfigurationError`; if proofs are only observed, print a warning instead."""
-    proofs, folder = loaded.config.proofs, folder_of(loaded, ("proofs", "roots"))
-    paths = [folder / root.public_key_file for root in proofs.roots]
+    proofs = loaded.config.proofs
+    paths = [each.path for each in named_files(loaded) if each.key == "proofs.roots.public_key_file"]
     found = [load_public_key(path) for path in paths if os.path.lexists(path)]
     if proofs.mode == "off" or any(each.public_key == person.about.public_key for each in found):
         return found

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from accredit.app.pid_file import serving
 from accredit.base.text import one_line
-from accredit.config import load
-from accredit.config.load import folder_of
+from accredit.config import load, named_files
 from accredit.console.client import find_desk
 from accredit.console.settings import find_key, read_settings
 from accredit.gateway import HttpUpstream
@@ -80,8 +79,8 @@ def _root_files(place: UpPlace) -> list[Path]:
     if not place.is_there:
         return [place.file.with_name(public_path(Path(OWNER_KEY)).name)]
     loaded = load(place.file, os.environ, {})
-    folder = folder_of(loaded, ("proofs", "roots"))
-    return [folder / root.public_key_file for root in loaded.config.proofs.roots] or [place.file]
+    files = [each.path for each in named_files(loaded) if each.key == "proofs.roots.public_key_file"]
+    return files or [place.file]
 
 
 def _processes(place: UpPlace) -> Iterator[_Step]:

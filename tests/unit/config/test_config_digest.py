@@ -2,15 +2,13 @@
 
 import hashlib
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import rfc8785
 
-from accredit.config import digest as digest_module
-from accredit.config import json_schema, list_settings, load, load_command_line, policy_digest
+from accredit.config import list_settings, load, load_command_line, policy_digest
 from accredit.config.schema import SECTIONS
 from accredit.errors import ConfigurationError
 from accredit.keys import make_key, write_key
@@ -129,28 +127,6 @@ def test_every_file_of_public_keys_counts_by_its_content(folder: Path) -> None:
         (folder / f"{name}.pub").write_text(name, "utf-8")
         found.append(digest(folder, text))
     assert len(set(found)) == 6
-
-
-def keys_of(schema: dict[str, Any], node: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Each key below a table of the configuration, by its path; the names of a list's tables are no part of it."""
-    while "$ref" in node:
-        node = schema["$defs"][node["$ref"].rpartition("/")[2]]
-    for inner in (*node.get("anyOf", ()), *([node["items"]] if "items" in node else ())):
-        yield from keys_of(schema, inner)
-    for name, inner in node.get("properties", {}).items():
-        yield (name,)
-        yield from ((name, *rest) for rest in keys_of(schema, inner))
-
-
-def test_no_key_that_names_public_keys_is_forgotten__a_new_owner_in_an_old_file_would_be_no_new_policy() -> None:
-    schema = json_schema()
-    named = {keys for keys in keys_of(schema, schema) if "public_key" in keys[-1] or "jwks_file" in keys[-1]}
-    named |= {("proofs", "registries", "pins"), ("proofs", "registries", "ca_file")}
-    known = {(*key, name) for key, names in digest_module.PUBLIC_KEYS.items() for name in names or ()}
-    known |= {key for key, names in digest_module.PUBLIC_KEYS.items() if not names}
-    known.remove(("oauth", "idp", "delegation"))  # what a person signed
-    assert len(known) == 8
-    assert named == known
 
 
 def test_a_registry_s_pins_are_named_by_their_content(folder: Path) -> None:

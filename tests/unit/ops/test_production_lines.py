@@ -252,6 +252,9 @@ BROKEN: list[tuple[str, str, str, Callable[[Path], object], dict[str, Any]]] = [
     ),
     ("keys", "no", "records.pem", lambda folder: signing(folder, "records.pem"), {}),
     ("files", "no", "records.pem.pub", lambda folder: signing(folder, "records.pem.pub"), {}),
+    ("keys", "no", "oauth.idp.client_secret: others can read", lambda folder: logging_in(folder, "idp.secret"), {}),
+    ("keys", "no", "oauth.idp.key_file: others can read", lambda folder: logging_in(folder, "front.key"), {}),
+    ("files", "no", "oauth.idp.delegation: ", lambda folder: logging_in(folder, "front.json"), {}),
     (
         "outgoing",
         "no",
@@ -380,6 +383,16 @@ def signing(folder: Path, open_to_all: str) -> None:
     for each, bits in (("records.pem", 0o600), ("records.pem.pub", 0o644)):
         (folder / each).touch()
         (folder / each).chmod(0o666 if each == open_to_all else bits)
+
+
+def logging_in(folder: Path, open_to_all: str) -> None:
+    """People log in at a provider; one of the files for that is anybody's to read and write."""
+    table = 'issuer = "https://idp.example"\nclient_id = "gw"\nclient_secret = { file = "idp.secret" }\n'
+    table += 'key_file = "front.key"\ndelegation = "front.json"\n'
+    replaced("[store]", f'[oauth]\nenabled = true\nconsent = "idp"\n[oauth.idp]\n{table}[store]')(folder)
+    for each in ("idp.secret", "front.key", "front.json"):
+        (folder / each).touch()
+        (folder / each).chmod(0o666 if each == open_to_all else 0o600)
 
 
 def several(folder: Path) -> None:

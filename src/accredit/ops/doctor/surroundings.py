@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accredit.app.pid_file import is_served
-from accredit.config import Loaded, load
-from accredit.config.load import DEFAULT_FILE, folder_of
+from accredit.config import Loaded, load, named_files
+from accredit.config.load import DEFAULT_FILE
 from accredit.console.settings import find_key, read_settings
 from accredit.errors import ConfigurationError
 from accredit.keys import load_root
@@ -53,14 +53,11 @@ class Surroundings(NamedTuple):
         or if it does not judge proofs."""
         if self.loaded is None or not self.is_own or self.loaded.config.proofs.mode == "off":
             return None
-        folder = folder_of(self.loaded, ("proofs", "roots"))
-        found: set[HybridPublicKey] = set()
-        for root in self.loaded.config.proofs.roots:
-            try:
-                found.add(load_root(folder / root.public_key_file).public_key)
-            except ConfigurationError:
-                return None  # which the look at the configuration says
-        return frozenset(found) or None
+        files = [each.path for each in named_files(self.loaded) if each.key == "proofs.roots.public_key_file"]
+        try:
+            return frozenset(load_root(file).public_key for file in files) or None
+        except ConfigurationError:
+            return None  # which the look at the configuration says
 
 
 def surroundings(config: Path | None, environ: Mapping[str, str]) -> Surroundings:

@@ -14,13 +14,14 @@ import ctypes
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from accredit.base.clock import unix_seconds
 from accredit.base.text import one_line
-from accredit.config import Loaded, folder_of, lock_file, own_key_file
+from accredit.config import Loaded, lock_file, named_files, own_key_file
+from accredit.config.named_files import NamedFile
 from accredit.config.servers import every_view
-from accredit.config.values import SecretFrom
 from accredit.hosts.credentials import secret_parts, url_holds_secret
 from accredit.keys import read_file
 from accredit.keys.own_files import OwnFault, fault_of_file, fault_of_folder
@@ -30,6 +31,20 @@ from accredit.ops.doctor.engine import Found, Unknown, command_line
 from accredit.ops.doctor.production.facts import FileFound
 from accredit.stores import StoreUrl
 
+_TITLES = {
+    "attest.key_file": "the gateway's key",
+    "attest.public_key_files": "a key of the log",
+    "attest.signer_public_key_file": "the public key of attest.signer",
+    "gateway.tls_cert_file": "the certificate",
+    "proofs.registries.ca_file": "the authorities of {0.url}",
+    "proofs.registries.pins": "a pin of {0.url}",
+    "proofs.revocation.files": "a revocation list",
+    "proofs.revocation.public_key_files": "a key of revocation lists",
+    "proofs.roots.public_key_file": "the root {0.name}",
+    "store.url": "the store",
+    "tokens.issuers.jwks_file": "the keys of {0.issuer}",
+    "tokens.issuers.public_key_file": "the keys of {0.issuer}",
+}
 _OF_ANOTHER = "is another user's"
 _UNSYNCHRONISED = 5
 """What adjtimex(2) returns if the clock is not synchronized (`TIME_ERROR`)."""
@@ -39,118 +54,46 @@ _TIMEX_BYTES = 512
 
 def files_found(loaded: Loaded, store: Found[StoreUrl]) -> list[FileFound]:
     """Return the configuration and all files that it names."""
+    named = [each for each in named_files(loaded) if each.is_needed or os.path.lexists(each.path)]
     return [
-        *(_inspect_file(what, path, is_secret=False) for what, path in _plain_files(loaded)),
-        *(_inspect_file(what, path, is_secret=True) for what, path in _secret_files(loaded, store)),
-        *(_beside(what, path.with_suffix("")) for what, path in _deciding_keys(loaded) if _has_private(path)),
+        *(_inspect_file(what, path, is_secret=is_secret) for what, path, is_secret in _unnamed_files(loaded)),
+        *(_inspect_file(_title(each), each.path, is_secret=each.use.is_secret) for each in named),
+        *(found for each in named for found in _private_half(each)),
         *_folder_of_store(store),
     ]
 
 
-def _has_private(public: Path) -> bool:
-    return public.suffix == ".pub" and os.path.lexists(public.with_suffix(""))
+def _title(file: NamedFile) -> str:
+    """Return what a file is called in findings: what it is for, else its key's name."""
+    title = _TITLES.get(file.key)
+    return title.format(file.table) if title is not None else file.name
 
 
-def _beside(what: str, path: Path) -> FileFound:
-    fault = f"its private half is on this machine, in {path}: who takes over the gateway can allow what they like"
-    return FileFound(what, path, is_secret=True, fault=fault)
+def _private_half(file: NamedFile) -> Iterator[FileFound]:
+    path = file.path.with_suffix("")
+    if file.use.is_of_others and file.path.suffix == ".pub" and os.path.lexists(path):
+        fault = f"its private half is on this machine, in {path}: who takes over the gateway can allow what they like"
+        yield FileFound(_title(file), path, is_secret=True, fault=fault)
 
 
 def _folder_of_store(store: Found[StoreUrl]) -> Iterator[FileFound]:
     """If the store's file does not exist yet, yield a fault of the folder in which it will be made."""
     file = None if isinstance(store, Unknown) else store.file
-    if file is None or os.path.lexists(file):
-        return
-    fault = fault_of_folder(file.parent)
-    if fault is not None:
+    if file is not None and not os.path.lexists(file) and (fault := fault_of_folder(file.parent)) is not None:
         yield _faulty("the store's folder", file.parent, fault, is_secret=True)
 
 
-def _plain_files(loaded: Loaded) -> Iterator[tuple[str, Path]]:
-    config = loaded.config
+def _unnamed_files(loaded: Loaded) -> Iterator[tuple[str, Path, bool]]:
+    """Yield the configuration, and the files beside it that no key names, and whether each is secret."""
+    attest, lock, own = loaded.config.attest, lock_file(loaded), own_key_file(loaded)
     if loaded.file is not None:
-        yield "the configuration", loaded.file
-    lock = lock_file(loaded)
+        yield "the configuration", loaded.file, False
+        for held in islice(_find_credentials(loaded), 1):
+            yield f"the configuration, which holds {held}", loaded.file, True
     if lock is not None and os.path.lexists(lock):
-        yield "what is pinned", lock
-    yield from _deciding_keys(loaded)
-    folder = folder_of(loaded, ("proofs", "revocation"))
-    for name in config.proofs.revocation.files:
-        yield "a revocation list", folder / name
-    folder = folder_of(loaded, ("tokens", "issuers"))
-    for issuer in config.tokens.issuers:
-        for named in (issuer.jwks_file, issuer.public_key_file):
-            if named is not None:
-                yield f"the keys of {issuer.issuer}", folder / named
-    if config.gateway.tls_cert_file is not None:
-        yield "the certificate", Path(config.gateway.tls_cert_file)
-    if config.attest.signer_public_key_file is not None:
-        yield "the public key of attest.signer", Path(config.attest.signer_public_key_file)
-
-
-def _deciding_keys(loaded: Loaded) -> Iterator[tuple[str, Path]]:
-    proofs = loaded.config.proofs
-    folder = folder_of(loaded, ("proofs", "roots"))
-    for root in proofs.roots:
-        yield f"the root {root.name}", folder / root.public_key_file
-    folder = folder_of(loaded, ("proofs", "registries"))
-    for registry in proofs.registries:
-        for pin in registry.pins:
-            yield f"a pin of {registry.url}", folder / pin
-        if registry.ca_file is not None:
-            yield f"the authorities of {registry.url}", folder / registry.ca_file
-    folder = folder_of(loaded, ("proofs", "revocation"))
-    for name in proofs.revocation.public_key_files:
-        yield "a key of revocation lists", folder / name
-    folder = folder_of(loaded, ("attest", "public_key_files"))
-    for name in loaded.config.attest.public_key_files:
-        yield "a key of the log", folder / name
-
-
-def _secret_files(loaded: Loaded, store: Found[StoreUrl]) -> Iterator[tuple[str, Path]]:
-    config = loaded.config
-    own = own_key_file(loaded)
-    if own is not None and (os.path.lexists(own) or config.attest.mode != "off"):
-        yield "the gateway's key", own
-    named = {
-        "gateway.tls_key_file": config.gateway.tls_key_file,
-        "rounds.keys_file": config.rounds.keys_file,
-        "cluster.keys_file": config.cluster.keys_file,
-    }
-    yield from ((what, Path(name)) for what, name in named.items() if name is not None)
-    if config.store.password is not None:
-        yield "store.password", folder_of(loaded, ("store", "password")) / config.store.password.file
-    if config.tokens.bootstrap is not None:
-        folder = folder_of(loaded, ("tokens", "bootstrap"))
-        yield "tokens.bootstrap.key_file", folder / config.tokens.bootstrap.key_file
-        if os.path.lexists(secret := folder / config.tokens.bootstrap.secret_file):
-            yield "tokens.bootstrap.secret_file", secret
-    folder = folder_of(loaded, ("tokens", "issuers"))
-    for number, issuer in enumerate(config.tokens.issuers):
-        if issuer.introspection_client_secret is not None and issuer.introspection_client_secret.file:
-            place = f"tokens.issuers[{number}].introspection_client_secret"
-            yield place, folder / issuer.introspection_client_secret.file
-    kind, _, name = (config.attest.signer or "").partition(":")
-    if kind == "file2":
-        yield "attest.signer", folder_of(loaded, ("attest", "signer")) / name
-    yield from _of_upstreams(loaded)
-    if not isinstance(store, Unknown) and store.file is not None and os.path.lexists(store.file):
-        yield "the store", store.file
-
-
-def _of_upstreams(loaded: Loaded) -> Iterator[tuple[str, Path]]:
-    held = next(_find_credentials(loaded), None)
-    if held is not None and loaded.file is not None:
-        yield f"the configuration, which holds {held}", loaded.file
-    for each in every_view(loaded):
-        upstream, place = each.config.upstream, each.place("upstream")
-        given = {"headers": upstream.headers, "env": upstream.env}
-        for section, values in given.items():
-            for name, value in values.items():
-                if isinstance(value, SecretFrom) and value.file:
-                    yield f"{place}.{section}.{name}", folder_of(each, ("upstream", section)) / value.file
-        if upstream.auth is not None and upstream.auth.client_secret.file:
-            yield f"{place}.auth", folder_of(each, ("upstream", "auth")) / upstream.auth.client_secret.file
+        yield "what is pinned", lock, False
+    if own is not None and attest.key_file is None and (os.path.lexists(own) or attest.mode != "off"):
+        yield "the gateway's key", own, True
 
 
 def _find_credentials(loaded: Loaded) -> Iterator[str]:
@@ -187,8 +130,9 @@ def _any_holds(urls: Iterable[str | None]) -> bool:
 
 
 def _inspect_file(what: str, path: Path, *, is_secret: bool) -> FileFound:
-    status = _status(path)
-    if status is None:
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
         fault = f"{path} is not there, or in no folder that may be looked into"
         return FileFound(what, path, is_secret, fault, is_there=False)
     if not stat.S_ISREG(status.st_mode):
@@ -204,13 +148,6 @@ def _faulty(what: str, path: Path, fault: OwnFault, *, is_secret: bool) -> FileF
     is_others = fault.text.endswith(_OF_ANOTHER)
     command = fault.command if fault.command.isprintable() else ""  # what is not can't be shown as it is
     return FileFound(what, path, is_secret, one_line(fault.text), command, is_others=is_others)
-
-
-def _status(path: Path) -> os.stat_result | None:
-    try:
-        return path.stat()
-    except (OSError, ValueError):
-        return None
 
 
 def certificate_until(loaded: Loaded) -> Found[int | None]:

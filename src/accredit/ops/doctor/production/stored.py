@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import TypeVar
 
 from accredit.attest import CallRecord, Checkpoint, LogKey, RecordKey, Statement
-from accredit.config import Loaded, folder_of, read_public_key
+from accredit.config import Loaded, named_files, read_public_key
 from accredit.errors import StoreUnavailable
 from accredit.limits import DOCTOR_DATABASE_SECONDS
 from accredit.ops.doctor.engine import Found, Unknown
@@ -71,18 +71,13 @@ class _Stored:
 
 def lists_found(loaded: Loaded, store: StoreUrl) -> Found[tuple[int, int]]:
     """Verify the revocation lists; return how many there are, and how many certificates they revoke."""
-    named = loaded.config.proofs.revocation
-    folder = folder_of(loaded, ("proofs", "revocation"))
-    roots = folder_of(loaded, ("proofs", "roots"))
-    files = [*((folder, name) for name in named.public_key_files)]
-    files += [(roots, root.public_key_file) for root in loaded.config.proofs.roots]
-    pins = folder_of(loaded, ("proofs", "registries"))
-    files += [(pins, pin) for each in loaded.config.proofs.registries for pin in each.pins]
-    keys = [read_public_key(where / name, name) for where, name in files]
+    named = [each for each in named_files(loaded) if each.place[0] == "proofs"]
+    keys = [read_public_key(each.path, each.name) for each in named if each.use.is_of_others]
+    files = [each.path for each in named if each.key == "proofs.revocation.files"]
     known: dict[str, HybridPublicKey] = {each.id: each.public_key for each in keys}
     place = store.lasting
     stored = None if place is None else _Stored(place.name, place.read_lists(untouched=True))
-    lists = RevocationLists([folder / name for name in named.files], known, store=stored)
+    lists = RevocationLists(files, known, store=stored)
     lists.load()
     problem = lists.problem()
     return lists.size() if problem is None else Unknown(problem)
