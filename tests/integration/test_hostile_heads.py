@@ -90,6 +90,14 @@ async def test_an_answer_of_the_wrong_kind_is_replaced(era: Era, name: str) -> N
         await world.recovered(era)
 
 
+@pytest.mark.parametrize("content_type", ["application/json;charset=UTF-8;x=y", "application/json-rpc"])
+async def test_an_answer_s_type_is_said_in_the_gateway_s_own_words(content_type: str) -> None:
+    async with World(sends(http(response(), content_type, status="203 Non-Authoritative Information"))) as world:
+        answer = await world.ask(post(Era.MODERN))
+        assert (answer.status, answer.body) == (203, response())
+        assert answer.header("content-type") == "application/json"
+
+
 @pytest.mark.holds("gateway/upstream/http/answer_relay", "redirects")
 async def test_a_redirect_is_not_followed__the_upstream_would_choose_where_the_gateway_goes() -> None:
     async def elsewhere(connection: Connection, request: RawRequest) -> None:

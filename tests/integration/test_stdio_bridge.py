@@ -80,6 +80,15 @@ async def test_a_server_that_knows_no_initialized_says_so_to_no_call() -> None:
         assert (status, message["result"]) == (200, {"sound": True})
 
 
+@pytest.mark.holds("gateway/upstream/stdio/session", "responses")
+async def test_an_answer_is_forwarded_byte_for_byte() -> None:
+    text = '{"result" : {"a":1.0e+2, "b":"\\u00e9\\/"},\t"id":7,"jsonrpc":"2.0" }'
+    async with Bridge(command=("sh", "-c", f"read a; echo '{_INITIALIZED}'; read b; echo '{text}'; cat")) as bridge:
+        session = await bridge.session()
+        answer = await bridge.send(session.posted("any"))
+        assert answer.body == text.encode()
+
+
 _INITIALIZED = '{"jsonrpc":"2.0","id":7,"result":{"protocolVersion":"2025-11-25"}}'
 
 
@@ -176,6 +185,17 @@ async def test_what_a_server_owes_its_clients() -> None:
         ):
             assert (await bridge.send(Posted(headers, b""), "GET")).status == status
         assert (await bridge.send(Posted([], b""), "DELETE")).status == 400
+
+
+async def test_observed_bad_answers_pass_as_they_are() -> None:
+    async with Bridge(enforce=False) as bridge:
+        session = await bridge.session()
+        answer = await bridge.send(session.posted("trailing"))
+        assert (answer.status, answer.body) == (200, b'{"jsonrpc":"2.0","id":7,"result":{}}}')
+        answer = await bridge.send(session.posted("chatter"))
+        assert b"data: Server started!\n\n" in answer.body
+        answer = await bridge.send(session.posted("deep", id=9))
+        assert answer.status == 502
 
 
 async def test_an_observed_initialize_may_be_bad() -> None:

@@ -50,6 +50,12 @@ async def test_what_is_no_host_is_not_quoted__it_would_be_copied_into_a_configur
     await is_refused(from_host(host), 403, told(INVALID, NO_HOST))
 
 
+async def test_a_configured_host_may_ask() -> None:
+    assert (await passes(from_host("mcp.example:443"), allowed_hosts=("mcp.example",))).status == 200
+    allowed = ("mcp.example", "127.0.0.1")
+    await is_refused(from_host("localhost"), 403, add_host("localhost"), allowed_hosts=allowed)
+
+
 @pytest.mark.parametrize(
     "origin",
     [
@@ -126,6 +132,14 @@ async def test_another_path_is_nobody_s(path: str) -> None:
             assert answer.status == 404
             assert json.loads(answer.body)["error"]["code"] == INVALID
         assert world.upstream.requests == []
+
+
+async def test_the_endpoint_s_path_may_be_spelled_with_escapes() -> None:
+    async with World(sends(http(response()))) as world, world.client() as client:
+        asked = post(Era.LEGACY, id=1)
+        await client.ask("POST", "/%6dcp", asked.headers, asked.body)
+        assert (await client.answer()).body == response(1)
+        assert world.upstream.requests[-1].target == "/mcp"
 
 
 _TYPE = told(INVALID, "Content-Type must be application/json")

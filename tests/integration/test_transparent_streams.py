@@ -105,6 +105,27 @@ async def test_a_client_that_goes_away_before_its_request_is_whole_is_never_hear
         await world.recovered(Era.LEGACY)
 
 
+async def test_one_client_that_goes_away_cancels_nobody_else() -> None:
+    released = asyncio.Event()
+
+    async def script(connection: Connection, request: RawRequest) -> None:
+        if request.header("x-waits"):
+            await released.wait()
+            await connection.send(http(response()))
+            return
+        await connection.peer_closed()
+        released.set()
+        raise ConnectionAbortedError
+
+    async with World(script) as world:
+        waiting = asyncio.create_task(world.ask(post(Era.LEGACY).and_header("X-Waits", "1")))
+        async with world.client() as client:
+            await world.send(client, post(Era.LEGACY))
+            await world.upstream.until(lambda server: len(server.requests) == 2)
+        assert (await waiting).body == response()
+        await world.recovered(Era.LEGACY)
+
+
 # --- a client that is slow --------------------------------------------------------------------------
 
 

@@ -310,6 +310,10 @@ def test_a_large_head_in_one_read_is_refused_as_well() -> None:
     assert refusal(OK + b"A: x\r\n" * MAX_HEADERS + b"Content-Length: 1\r\n\r\na").bound
 
 
+def test_trailers_count_as_headers_do() -> None:
+    assert refusal(CHUNKED + b"1\r\na\r\n0\r\n" + b"A: x\r\n" * MAX_HEADERS + b"\r\n").bound
+
+
 def test_the_largest_head_that_is_allowed_passes() -> None:
     fields = b"".join(b"A%d: x\r\n" % n for n in range(MAX_HEADERS - 2))
     filler = b"B: " + b"x" * (MAX_HEAD_BYTES - len(fields) - 100) + b"\r\n"
