@@ -24,7 +24,7 @@ from accredit.keys import is_there, kept_token_key, load_token_key, make_token_k
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-_IDENTITY_KEY_FILE = "identity.key"
+IDENTITY_KEY_FILE = "identity.key"
 """The name of the file, in the configuration's folder, that holds the key for signing this header."""
 
 
@@ -57,7 +57,7 @@ def build_identity(
     check_reads_headers(upstream, place)
     if loaded.file is None:
         raise ConfigurationError(
-            f'{place}.identity is "jwt" and there is no configuration file beside which {_IDENTITY_KEY_FILE} could be',
+            f'{place}.identity is "jwt" and there is no configuration file beside which {IDENTITY_KEY_FILE} could be',
             f"write {place}.identity into accredit.toml, and name that file with --config",
         )
     gateway = gateway_id(loaded)
@@ -68,7 +68,7 @@ def build_identity(
 def session_token_key(folder: Path, place: str, *, starting: bool) -> "EllipticCurvePrivateKey":
     """Return the key of session tokens that is in a configuration's folder. A missing one is made, and written if the
     gateway is `starting`. Raises `ConfigurationError` that names `place`."""
-    path = folder / _IDENTITY_KEY_FILE
+    path = folder / IDENTITY_KEY_FILE
     with named_key(place):
         if is_there(path):
             return load_token_key(path)

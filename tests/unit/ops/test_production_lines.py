@@ -180,6 +180,10 @@ def mode(name: str, bits: int) -> Callable[[Path], None]:
     return lambda folder: (folder / name).chmod(bits)
 
 
+def written(name: str, bits: int) -> Callable[[Path], None]:
+    return lambda folder: ((folder / name).touch(), mode(name, bits)(folder))[1]
+
+
 def pipe(name: str) -> Callable[[Path], None]:
     """A pipe in a file's place: whoever opens it waits."""
 
@@ -211,6 +215,7 @@ BROKEN: list[tuple[str, str, str, Callable[[Path], object], dict[str, Any]]] = [
     ("files", "unknown", "this look took", nothing, {"files": Unknown("this look took more than 8 s")}),
     ("keys", "no", "chmod 600", mode("gateway.key", 0o644), {}),
     ("keys", "no", "chmod 600", mode("api.key", 0o640), {}),
+    ("keys", "no", "the key of the gateway's own tokens", written("identity.key", 0o644), {}),
     ("keys", "no", "is no file", pipe("rounds.keys"), {}),
     ("keys", "no", "the root Owner: its private half", lambda folder: (folder / "owner.key").touch(0o600), {}),
     ("keys", "no", "chmod go-w", lambda folder: moved(folder, "gateway.key"), {}),

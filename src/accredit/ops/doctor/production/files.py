@@ -20,6 +20,7 @@ from pathlib import Path
 from accredit.base.clock import unix_seconds
 from accredit.base.text import one_line
 from accredit.config import Loaded, lock_file, named_files, own_key_file
+from accredit.config.identity import IDENTITY_KEY_FILE
 from accredit.config.named_files import NamedFile
 from accredit.config.servers import every_view
 from accredit.hosts.credentials import secret_parts, url_holds_secret
@@ -90,6 +91,9 @@ def _unnamed_files(loaded: Loaded) -> Iterator[tuple[str, Path, bool]]:
         yield "the configuration", loaded.file, False
         for held in islice(_find_credentials(loaded), 1):
             yield f"the configuration, which holds {held}", loaded.file, True
+        identity = loaded.file.parent / IDENTITY_KEY_FILE
+        if os.path.lexists(identity):
+            yield "the key of the gateway's own tokens", identity, True
     if lock is not None and os.path.lexists(lock):
         yield "what is pinned", lock, False
     if own is not None and attest.key_file is None and (os.path.lexists(own) or attest.mode != "off"):
