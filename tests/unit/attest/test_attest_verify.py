@@ -174,6 +174,15 @@ def test_who_judges_a_statement_is_asked_once_its_signatures_are_good() -> None:
     assert [isinstance(each, Examined) and each.judged for each in found] == [Statement, None]
 
 
+def test_of_an_entry_that_a_stranger_signed_it_is_said_where_it_is_and_what_it_says() -> None:
+    envelope = Chained("stranger", WRITER).decision(decided())
+    found = examine(Stored(envelope, f"{WRITER}/1", "record"), {key.id: key for key in KEYS})
+    assert isinstance(found, Examined)
+    assert (found.place, found.kind) == (f"{WRITER}/1", "record")
+    assert found.sha256 == hashlib.sha256(envelope.payload).hexdigest()
+    assert found.fault is not None
+
+
 def pruned(log: Sequence[Envelope], last: int, signer: LogSigner | None = None) -> tuple[list[Entry], Envelope]:
     """The log with its first records pruned, and the note."""
     digests = [hashlib.sha256(envelope.payload).digest() for envelope in log[:last]]
