@@ -304,6 +304,15 @@ def test_a_host_that_has_closed_its_side_is_told_nothing_that_its_server_does_no
         assert wrap.wait() == 0
 
 
+def test_a_host_that_has_closed_its_side_still_learns_that_an_answer_was_bad__it_would_get_none(tmp_path: Path) -> None:
+    with wrapped(tmp_path) as wrap:
+        wrap.tool("both", "mine")
+        wrap.stdin.close()
+        failed = wrap.message()
+        assert (failed["id"], failed["error"]["data"]) == ("mine", "both a result and an error")
+        assert wrap.wait() == 0
+
+
 @pytest.mark.slow
 def test_when_the_host_closes_its_side_the_child_ends_whatever_it_is_like(tmp_path: Path) -> None:
     with wrapped(tmp_path) as wrap:

@@ -38,25 +38,27 @@ _log = logging.getLogger("accredit.gateway.stdio")
 
 
 class _LineCall(Call):
-    """A request of the host. `tell` sends it a line."""
+    """A request of the host. `tell` sends it a line, unless it `is_silent`."""
 
     def __init__(self, request: Request, edit: Edit | None, tell: Callable[[bytes], None]) -> None:
         super().__init__(request, edit)
         self._tell = tell
+        self.is_silent = False
 
     def reply(self, text: bytes) -> None:
         """Send the response."""
-        self._tell(text)
+        if not self.is_silent:
+            self._tell(text)
 
     def refuse(self, error: AccreditError) -> None:
         """Send the error response."""
-        self._tell(refusal(error).frame(self.id))
+        self.reply(refusal(error).frame(self.id))
 
 
 class DedicatedChild(Conversation[_LineCall | StreamCall]):
     """`tell` sends the client a message; `drained` waits while the client is slow to read. `revision` is the negotiated
-    one, once known. Set `closing` when the client has closed its side: it then gets only what the child says, and the
-    conversation ends once the child owes nothing."""
+    one, once known. Set `closing` when the client has closed its side: the conversation then ends once the child owes
+    nothing, and a call that the child leaves open is not answered."""
 
     def __init__(
         self,
@@ -125,7 +127,7 @@ class DedicatedChild(Conversation[_LineCall | StreamCall]):
                 if request.era is Era.MODERN:
                     required_version(request)
                 self._pending.expect(request.era)
-                call = _LineCall(request, edits.get(request.id), self._tell_own)
+                call = _LineCall(request, edits.get(request.id), self._tell)
                 self._begin(call)
                 opened.append(call)
         except (RequestError, UpstreamError):
@@ -173,10 +175,10 @@ class DedicatedChild(Conversation[_LineCall | StreamCall]):
     async def _deliver(self, message: Request | UnexpectedAnswer) -> None:
         self._tell(message.text)
 
-    def _tell_own(self, text: bytes) -> None:
-        """Send a line of the gateway's own."""
-        if not self.closing:
-            self._tell(text)
+    def _fail(self, call: _LineCall | StreamCall, error: AccreditError) -> None:
+        if isinstance(call, _LineCall) and self.closing and not self.alive:
+            call.is_silent = True  # its child says no more
+        super()._fail(call, error)
 
     def _learn(self, call: Call, frame: Frame | None) -> None:
         if not isinstance(frame, Success) or len(frame.result) > LONG_ANSWER_BYTES:
