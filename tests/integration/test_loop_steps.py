@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.world.asgi import Told
 from tests.world.authorization import Trust
+from tests.world.guests import FrontDoor
 from tests.world.heavy_bodies import MARKS, REFUSED_UNREAD, bodies, call
 from tests.world.measured_loop import MeasuredLoop
 from tests.world.ports import reserved_port
@@ -23,7 +24,10 @@ from accredit.errors import RequestError
 from accredit.gateway.app import create_app
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings
 from accredit.jsonrpc.requests import decode_request
+from accredit.net.client_documents import ClientDocuments
+from accredit.oauth.answers import AUTHORIZE_PATH
 from accredit.stores import MemoryStore, RevocationLists
+from accredit.stores.asks import Asks
 
 pytestmark = pytest.mark.slow
 
@@ -34,6 +38,7 @@ FACTOR = 5
 
 NOTE = json.dumps({"jsonrpc": "2.0", "method": "notifications/x", "params": {"_meta": {MARKS * 100_000: 1}}})
 GUARDS = {"off": (False, False), "proofs": (True, False), "tokens": (False, True), "both": (True, True)}
+DOOR = "a front door"
 
 
 @pytest.fixture(autouse=True)
@@ -54,15 +59,16 @@ def headers(token: str | None, **more: str) -> list[tuple[bytes, bytes]]:
 
 def longest(guard: str, log: Path, told: dict[str, list[Told]]) -> dict[str, float]:
     """The longest step of each kind, and for all a whole answer."""
-    proofs, tokens = GUARDS[guard]
+    proofs, tokens = GUARDS.get(guard, (True, False))
     trust, world = Trust(), Tokened()
+    front = FrontDoor(trust, registration=True) if guard == DOOR else None
     steps: dict[str, float] = {}
 
     async def main(port: int) -> None:
         upstream = HttpUpstream(f"http://127.0.0.1:{port}/mcp")
         record, policy = RecordSettings("gate"), world.settings() if tokens else None
         settings = (
-            trust.settings(upstream, records=record, tokens=policy)
+            trust.settings(upstream, records=record, tokens=policy, oauth=front.settings if front else None)
             if proofs
             else GatewaySettings(upstream, records=record, tokens=policy)
         )
@@ -72,6 +78,9 @@ def longest(guard: str, log: Path, told: dict[str, list[Told]]) -> dict[str, flo
             revocations=RevocationLists((), {}),
             records=records_at(log),
             key_sets=world.key_sets if tokens else None,
+            door=front.door if front else None,
+            asks=Asks() if front else None,
+            client_documents=ClientDocuments() if front else None,
         )
         loop = asyncio.get_running_loop()
         assert isinstance(loop, MeasuredLoop)
@@ -131,6 +140,19 @@ def test_no_head_of_a_stranger_blocks_the_loop(guard: str, tmp_path: Path) -> No
         for name, head in HEADS.items()
     }
     steps = longest(guard, tmp_path / "log.db", heads)
+    assert {name: step for name, step in steps.items() if step > FACTOR * PROMISED} == {}
+
+
+def test_no_cookie_of_a_stranger_blocks_the_loop__python_s_own_reader_takes_seconds_for_a_quoted_one(
+    tmp_path: Path,
+) -> None:
+    form = (b"content-type", b"application/x-www-form-urlencoded")
+    told = {
+        name: [Told("POST", [(b"host", b"127.0.0.1"), form, (b"cookie", cookie)], b"flow=x", path=AUTHORIZE_PATH)]
+        for name, cookie in {"quoted": b'a="%b"' % (b"\\" * 60_000), "many": b"a=b;" * 15_000}.items()
+    }
+    steps = longest(DOOR, tmp_path / "log.db", told)
+    assert all(b"begun in another browser" in each.body for (each,) in told.values())
     assert {name: step for name, step in steps.items() if step > FACTOR * PROMISED} == {}
 
 

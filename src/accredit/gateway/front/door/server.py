@@ -19,7 +19,6 @@
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Protocol
 
 import msgspec
@@ -234,12 +233,11 @@ class FrontDoor:
 
     def _browser(self, exchange: Exchange) -> str:
         """Return the random value of the browser's cookie, or ""."""
-        try:
-            cookies = SimpleCookie(exchange.head.headers.get(b"cookie", b"").decode("latin-1"))
-        except CookieError:
-            return ""
-        value = cookies[self._cookie].value if self._cookie in cookies else ""
-        return value if _RANDOM.fullmatch(value) else ""  # it is sent back in a header, and quoted ones hold CR and LF
+        # Not by http.cookies: in some supported versions of Python a quoted value takes it seconds (CVE-2024-7592).
+        pairs = exchange.head.headers.get(b"cookie", b"").decode("latin-1").split(";")
+        cookies = dict(pair.strip().partition("=")[::2] for pair in pairs)
+        value = cookies.get(self._cookie, "")
+        return value if _RANDOM.fullmatch(value) else ""  # it is sent back in a header
 
     async def _form(self, exchange: Exchange) -> Parameters:
         kind = exchange.head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
