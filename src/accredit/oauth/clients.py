@@ -6,8 +6,9 @@ A document (draft-ietf-oauth-client-id-metadata-document), or a registration (RF
   ignored.
 - [own-id] A document's `client_id` is exactly the URL under which it was found. A registered client is given its id
   here.
-- [redirects] It names 1 to `MAX_REDIRECTS` redirect URIs. All those of a registration are valid (`uris`, [redirect]). A
-  document may also have others, which are for other servers and not used here.
+- [redirects] It names 1 to `MAX_REDIRECTS` redirect URIs. All those of a registration are valid (`uris`, [redirect]),
+  and they have at most `MAX_REGISTERED_CHARS` together, as they are kept here. A document may also have others, which
+  are for other servers and not used here.
 - [public] The client is a public one. A document has no secret, as everybody could read it, and names no method of
   authentication that would not be checked here. A registration that asks for one gets "none" (RFC 7591 section 3.2.1).
 - [flow] If it names grant types or response types, the authorization code is among them.
@@ -29,6 +30,8 @@ MAX_CLIENT_BYTES = 65_536
 """The most bytes of a client's metadata. The draft recommends reading at least 5 KiB; known hosts have 1 KiB."""
 MAX_REDIRECTS = 32
 """The most redirect URIs of a client. A known editor has some 10."""
+MAX_REGISTERED_CHARS = 8_192
+"""The most characters of all redirect URIs of a registration. Anybody can register, and some thousands are kept."""
 MAX_NAME_CHARS = 100
 """The most characters of a client's name: what fits on a page's line or two."""
 
@@ -85,6 +88,8 @@ def read_registration(body: bytes, given_id: str) -> Client:
     metadata = _read_metadata(body)
     if not all(map(is_redirect_uri, metadata.redirect_uris)):
         raise OAuthError("invalid_redirect_uri", "the client's metadata: a redirect URI can't be used")
+    if sum(map(len, metadata.redirect_uris)) > MAX_REGISTERED_CHARS:
+        raise OAuthError("invalid_redirect_uri", "the client's metadata: its redirect URIs are too long to be kept")
     return _client(metadata, given_id)
 
 

@@ -2,20 +2,24 @@
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.world.stores import RING
 
 from accredit.errors import OAuthError
 from accredit.oauth.clients import (
     MAX_CLIENT_BYTES,
     MAX_NAME_CHARS,
     MAX_REDIRECTS,
+    MAX_REGISTERED_CHARS,
     changes_of,
     read_document,
     read_registration,
     registration_answer,
 )
+from accredit.stores.door.rows import KeptClient, Kind, Place, Seals
 
 URL = "https://claude.ai/oauth/mcp-oauth-client-metadata"
 GIVEN = "accredit-client:" + "0a" * 16
@@ -96,6 +100,19 @@ def test_a_registration_with_a_bad_redirect_is_told_so() -> None:
     with pytest.raises(OAuthError) as caught:
         read_registration(document(redirect_uris=["https://claude.ai/cb", "javascript:alert(1)"]), GIVEN)
     assert caught.value.error == "invalid_redirect_uri"
+
+
+@pytest.mark.holds("oauth/clients", "redirects")
+def test_thousands_of_strangers_registrations_take_the_room_that_was_counted_with__and_not_five_times_that() -> None:
+    def redirects(chars: int) -> list[str]:
+        return ["https://claude.ai/".ljust(chars // 8, "a")] * 8
+
+    longest = document(client_name="\x01a" * (MAX_NAME_CHARS // 2), redirect_uris=redirects(MAX_REGISTERED_CHARS))
+    answer = msgspec.json.encode(registration_answer(read_registration(longest, GIVEN), 0))
+    place = Place(Kind.CLIENT, bytes(32), bytes(32))
+    assert len(Seals(RING).seal(place, KeptClient(answer, 1), bytes(12))) <= 12 * 1024
+    with pytest.raises(OAuthError, match="too long to be kept"):
+        read_registration(document(redirect_uris=redirects(MAX_REGISTERED_CHARS + 8)), GIVEN)
 
 
 @pytest.mark.holds("oauth/clients", "public")

@@ -40,7 +40,7 @@ from accredit.stores.door.rows import (
 from accredit.stores.runners import Runner, SteppedStore, Steps, reads, writes
 
 MAX_REGISTERED_CLIENTS = 10_000
-"""The most registered clients that are kept without anybody's consent: at up to 16 KiB each, 160 MB. Strangers can
+"""The most registered clients that are kept without anybody's consent: at up to 12 KiB each, 120 MB. Strangers can
 register, so the one that ends first makes room for the next."""
 MAX_DOOR_GRANTS = 100_000
 """The most grants in a store: at some 20 KB each, 2 GB. A grant is begun only for a person who has authenticated."""
