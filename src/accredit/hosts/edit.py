@@ -195,7 +195,8 @@ def _keep(file: Path, data: bytes | None, mark: str, state: Path) -> Path:
     newest = max((_time(each.name) or 0 for each in backups(file, state)), default=0)
     at = time.gmtime(max(unix_seconds(), newest + 1))  # what is newer sorts so, also after a clock was set back
     folder, apart = _places_of_backups(file, state)
-    if any(os.path.lexists(above / name) for above in file.absolute().parents for name in _CHECKOUTS):
+    real = Path(os.path.realpath(file.parent))  # a folder may be a link into a checkout: dotfiles often are
+    if any(os.path.lexists(above / name) for above in (real, *real.parents) for name in _CHECKOUTS):
         folder = apart
         make_folder(folder)
     path = folder / f"{file.name}{_MARK}{time.strftime(_TIME, at)}{_NONE if data is None else mark}"

@@ -107,6 +107,25 @@ def test_links_are_followed__and_the_mode_stays(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "dotfiles") == ["real.json"]
 
 
+@pytest.mark.parametrize("linked", [True, False])
+def test_no_backup_lies_in_a_checkout_that_a_link_leads_into__a_commit_could_take_credentials_along(
+    linked: bool, tmp_path: Path
+) -> None:
+    checkout, host = tmp_path / "dotfiles", tmp_path / "home" / "User"
+    (checkout / ".git").mkdir(parents=True)
+    (checkout / "User").mkdir()
+    host.parent.mkdir()
+    if linked:
+        host.symlink_to(checkout / "User")
+    else:
+        host.mkdir()
+    state = tmp_path / "state"
+    backup = install(place(host), state, '{"mcpServers": {"a": {"env": {"TOKEN": "1"}}}}')
+    assert [*(checkout / "User").iterdir()] == ([checkout / "User" / "mcp.json"] if linked else [])
+    assert backup.is_relative_to(state if linked else host)
+    assert backups(host / "mcp.json", state) == [backup]
+
+
 def test_a_new_file_is_its_owner_s_alone__and_its_folders_are_made(tmp_path: Path) -> None:
     at = EntryLocation(CURSOR, tmp_path / "a/b/mcp.json", "mail")
     install(at, tmp_path / "state")
