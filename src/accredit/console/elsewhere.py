@@ -3,7 +3,8 @@
 - [address] A URL is https, or http to this machine, with no path: the gateway's public URL. Each request names it, so
   that no other gateway can use it.
 - [environment] No proxy from the environment is used, no redirect is followed, and no credentials are sent.
-- [bounds] An answer must come within `GATEWAY_SECONDS`, and have at most `MAX_GATEWAY_ANSWER_BYTES`.
+- [bounds] An answer must come within `GATEWAY_SECONDS`, and have at most `MAX_GATEWAY_ANSWER_BYTES`. A list is asked
+  for once in `GATEWAY_REST_SECONDS` at most, also of a gateway that answers at once.
 - [session] For lists and fetches, a key in this process's memory is certified by the person's, for 12 hours. So a desk
   that is locked waits for asks, and can answer none.
 - [as-local] An ask that comes this way is taken as those of this machine are: its agent has signed it, and it is for
@@ -42,7 +43,8 @@ GATEWAY_SECONDS = 40.0
 MAX_GATEWAY_ANSWER_BYTES = 131_072
 """The most bytes of such an answer: an ask has 96 KiB."""
 GATEWAY_REST_SECONDS = 5.0
-"""How long a desk waits before it asks a gateway again that did not answer, or did not know it."""
+"""The least time from one question for a list to the next. A gateway answers at once if it does not know the desk, or
+more desks wait there than may, or if it wants the desk to sign without end."""
 MAX_GATEWAYS_ELSEWHERE = 16
 """How many gateways elsewhere a desk asks: each takes a connection and a request every 20 s."""
 
@@ -52,6 +54,10 @@ _HEADERS = {
     "content-type": "application/json",
     "user-agent": "accredit",
 }
+_UNANSWERED = (
+    *(TimeoutError, OSError, httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError),
+    *(ValueError, RecursionError),  # a body that is no JSON
+)
 _logger = logging.getLogger("accredit.console")
 
 
@@ -112,7 +118,7 @@ class GatewayElsewhere:
             async with asyncio.timeout(GATEWAY_SECONDS):
                 status, body = await self._post(request.encode())
             answer = msgspec.json.decode(body, type=dict[str, Any]) if status == 200 else None
-        except (TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as error:
+        except _UNANSWERED as error:
             raise DeskError("elsewhere", f"{self.url} does not answer ({type(error).__name__})") from None
         if answer is None and status != 404:
             raise DeskError("elsewhere", f"{self.url} does not answer (status {status})")
@@ -178,13 +184,16 @@ class Watch:
     async def run(self) -> None:
         """Watch until cancelled."""
         known: tuple[str, ...] = ()
+        loop = asyncio.get_running_loop()
         while True:
+            rests_until = loop.time() + GATEWAY_REST_SECONDS
             try:
                 known = await self._look(known)
                 self._told("")
             except DeskError as error:
                 self._told(error.reason)
-                await asyncio.sleep(GATEWAY_REST_SECONDS)
+                rests_until = loop.time() + GATEWAY_REST_SECONDS
+            await asyncio.sleep(rests_until - loop.time())
 
     async def _look(self, known: tuple[str, ...]) -> tuple[str, ...]:
         """Wait for other codes than the `known` ones, take what is new, and return the codes. Raises `DeskError`."""

@@ -9,12 +9,20 @@ import httpx2
 import pytest
 from tests.world.asgi import Told
 from tests.world.asked import NOW, URL, WORLD, a_client_ask, allowed, an_ask, let_in
+from tests.world.virtual_time import run_virtually
 
 from accredit.consent.asks import AskedGateway
 from accredit.consent.desk_requests import ASKS_PATH
 from accredit.console.book import PendingAsk
 from accredit.console.desk import Choice, Desk
-from accredit.console.elsewhere import MAX_GATEWAY_ANSWER_BYTES, GatewayElsewhere, Watch, read_address, read_addresses
+from accredit.console.elsewhere import (
+    GATEWAY_REST_SECONDS,
+    MAX_GATEWAY_ANSWER_BYTES,
+    GatewayElsewhere,
+    Watch,
+    read_address,
+    read_addresses,
+)
 from accredit.console.journal import Journal
 from accredit.console.unlock import KeyHolder, KeyInFile
 from accredit.errors import ConfigurationError, DeskError
@@ -34,12 +42,15 @@ class Gateway(httpx2.AsyncBaseTransport):
     def __init__(self, said: httpx2.Response | Exception | None = None) -> None:
         self.holding = HeldAsks(Asks(), KeyRing([bytes(32)]), clock=lambda: NOW)
         self.said = said
+        self.requests = 0
         self.door = Door(KeyRing([bytes(32)]))
         self._desks = DeskAsks([WORLD.owner.public_key], URL, self.holding, MemoryStore(), self.door)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         assert str(request.url) == f"{URL}{ASKS_PATH}"
         assert "cookie" not in request.headers
+        self.requests += 1
+        assert self.requests < 1_000
         if isinstance(self.said, Exception):
             raise self.said
         if self.said is not None:
@@ -91,6 +102,7 @@ async def test_a_code_that_no_gateway_has_is_told_so() -> None:
         httpx2.Response(500),
         httpx2.Response(200, content=b"{"),
         httpx2.Response(200, content=b"[]"),
+        httpx2.Response(200, content=b'{"codes":' + b"[" * 60_000 + b"]" * 60_000 + b"}"),
         httpx2.Response(200, content=b" " * (MAX_GATEWAY_ANSWER_BYTES + 1)),
     ],
 )
@@ -172,3 +184,19 @@ async def test_an_ask_that_waits_elsewhere_is_shown_here__and_its_answer_is_brou
     assert found.chain(NOW)[-1].issuer_id == WORLD.owner.id
     watching.cancel()
     await asyncio.wait([watching])
+
+
+@pytest.mark.holds("console/elsewhere", "bounds")
+def test_a_gateway_that_answers_at_once_has_no_desk_ask_and_sign_without_end(tmp_path: Path) -> None:
+    gateway = Gateway(httpx2.Response(200, content=b'{"codes": []}'))
+    desk = Desk(
+        WORLD.owner.public(), KeyHolder(KeyInFile(WORLD.owner), unlock_seconds=900), Journal(tmp_path), lambda: NOW
+    )
+
+    async def watch_for(seconds: float) -> None:
+        watching = asyncio.create_task(Watch(gateway.reached(), desk, lambda _: None).run())
+        await asyncio.wait([watching], timeout=seconds)
+        watching.cancel()
+
+    run_virtually(watch_for(60))
+    assert 0 < gateway.requests <= 1 + 60 / GATEWAY_REST_SECONDS
