@@ -194,7 +194,7 @@ def _open(path: str, flags: int) -> int:
 
 def _read(text: bytes, owner: int) -> PidFileContent | None:
     pid, _, told = text.partition(b"\n")
-    with contextlib.suppress(ValueError, msgspec.MsgspecError):
+    with contextlib.suppress(ValueError, msgspec.MsgspecError, RecursionError):
         found = PidFileContent(int(pid), msgspec.json.decode(told, type=Reloads), owner)
         return found if found.pid > 1 else None
     return None

@@ -217,7 +217,7 @@ def _checkpoint(line: bytes) -> Envelope | Head | None:
         return decode_envelope(line)
     try:
         logged = msgspec.json.decode(line, type=_LoggedHead)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None  # a line about something else
     return Head(logged.writer, logged.count, logged.head)
 

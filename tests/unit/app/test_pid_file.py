@@ -46,7 +46,7 @@ def test_one_gateway_has_it__and_one_that_can_not_is_told_why(tmp_path: Path) ->
 @pytest.mark.slow
 def test_a_file_that_is_locked_by_a_stranger_names_nobody(tmp_path: Path) -> None:
     held = PidFile.lock(tmp_path / "accredit.toml")
-    for text in (b"", b"1\n{}", b"-1\n", b"x\ny"):
+    for text in (b"", b"1\n{}", b"-1\n", b"x\ny", b'2\n{"a":%b}' % (b"[" * 5_000 + b"]" * 5_000)):
         (tmp_path / PID_FILE).write_bytes(text)
         with pytest.raises(ConfigurationError, match="says nothing of a gateway"):
             find(tmp_path)

@@ -364,7 +364,16 @@ def test_what_a_gateway_s_own_log_tells_is_a_kept_checkpoint_as_well(run: Run, f
     assert (done.code, f"{writer['writer']}/5: it was there" in done.out) == (1, True)
 
 
-@pytest.mark.parametrize("text", ["", '{"ts": "2026-08-01T12:00:00.000Z", "event": "call_denied"}\n', "{}\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        '{"ts": "2026-08-01T12:00:00.000Z", "event": "call_denied"}\n',
+        "{}\n",
+        f'{{"ts": "", "detail": {"[" * 5_000}{"]" * 5_000}}}\n',
+    ],
+    ids=["nothing", "another line", "an object", "a nest"],
+)
 def test_a_file_without_a_checkpoint_is_not_taken_for_one(run: Run, folder: Folder, text: str) -> None:
     (folder.path / "kept").write_text(text, "utf-8")
     assert run(*WRITTEN, "--since", "kept").code == 2
