@@ -185,17 +185,17 @@ class Recorder(Settler):
             resume=self._resume(call.session, about.id) if call.session else None,
             proof=proof.packed if proof is not None else None,
         )
-        opened = OpenCall(self, in_short(decided), about.id, call.session)
         try:
             await self._records.begin(decided)
         except (StoreUnavailable, AttestationError):
             raise refusals.record_unavailable(about.method, about.target, forwarded=False) from None
         except asyncio.CancelledError:
             # The decision may be on record, but nothing will be forwarded.
-            opened.settle_later(NOT_FORWARDED)
+            OpenCall(self, in_short(decided), about.id).settle_later(NOT_FORWARDED)
             raise
         if not has_outcome(recorded, verdict):
             return None
+        opened = OpenCall(self, in_short(decided), about.id, call.session)
         if refused is not None:
             await opened.settle(Outcome(status="error", detail=f"{_REFUSED_ALL_THE_SAME}: {verdict.error}"))
             return None
