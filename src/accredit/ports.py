@@ -4,7 +4,7 @@ the code around a decision.
 Any method may raise `StoreUnavailable`; the caller then refuses. Times are unix seconds and are passed in.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -476,8 +476,8 @@ class Records(Protocol):
     """The audit log. It reads the clock itself. If it raises `StoreUnavailable`, a client is told
     `record_unavailable`."""
 
-    async def begin(self, decided: CallDecision) -> None:
-        """Record a decision, allowed or refused. Nothing may be forwarded before this returns.
+    def begin(self, decided: CallDecision) -> Awaitable[None]:
+        """Record a decision, allowed or refused. Nothing may be forwarded before the result is done.
 
         Raises `AttestationError` for a text that no record can hold (a lone surrogate); then, too, the call must be
         refused.

@@ -86,11 +86,11 @@ class MemoryAnswer:
         """As `Answer.header`."""
         return fold(self.headers).get(name)
 
-    has_come = is_short = False
+    has_come = False
     replica = ""
 
-    def whole(self, limit: int) -> bytes | None:
-        """As `Answer.whole`, of an answer that is still to come."""
+    def short(self, limit: int) -> bytes | None:
+        """As `Answer.short`, of an answer that is still to come."""
 
     async def read(self, limit: int, *, timeout: float, grow: object = None) -> bytes:
         """As `Answer.read`."""

@@ -27,7 +27,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 from msgspec.structs import replace
 
-from accredit.attest.statements import Call, RecordedAuthority, RecordedDecision, RecordedToken, has_outcome
+from accredit.attest.statements import Call, RecordedAuthority, RecordedDecision, RecordedToken
 from accredit.canonical import canonical as canonical_form
 from accredit.errors import AttestationError
 from accredit.limits import MAX_SAFE_INTEGER
@@ -121,11 +121,6 @@ class CallDecision(Struct, frozen=True, kw_only=True):
     certificates: bytes | None = None
     resume: bytes | None = None
     proof: bytes | None = None
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether an outcome follows."""
-        return has_outcome(self.call, self.decision)
 
 
 def in_short(decided: CallDecision) -> CallDecision:
@@ -230,6 +225,18 @@ class KeptProof(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
         """Return the proof in the packed form in which a store keeps it."""
         signed = self.challenge, self.challenge_at, self.challenge_sig, self.context, self.session_context
         return _pack(_Packed(held_until, *signed))
+
+
+class RecordedProof(NamedTuple):
+    """A proof as recorded: the SHA-256 of its text, and, if it is kept, the proof in its packed form."""
+
+    sha256: str
+    packed: bytes | None
+
+
+def recorded_proof(proof: KeptProof, held_until: int | None) -> RecordedProof:
+    """Return a proof as recorded. It is kept if `held_until` is given."""
+    return RecordedProof(sha256_hex(proof.text()), None if held_until is None else proof.packed(held_until))
 
 
 def _base64(data: bytes) -> bytes:

@@ -224,6 +224,7 @@ class ProofCheck:
             seen = yield LookAtChallenge(bundle.challenge, self._request_hash, issued=True)
             self._issued = seen is Spending.FIRST
         result = yield from self._verified(bundle)
+        proof, hash = self._signed(bundle)
         authority = Authority(
             principal_id=bundle.delegations[-1].issuer_id,
             principal_name=name,
@@ -234,8 +235,9 @@ class ProofCheck:
             chain=tuple(bundle.delegations),
             token_subject=self._token.subject if self._token is not None else None,
             judged_at=self._now,
-            proof=self._signed(bundle),
+            proof=proof,
             fresh_until=self._fresh_until(bundle.challenge_at),
+            request_hash=hash,
         )
         self.proved = authority if result.valid or result.identity_status in _PROVED else None
         if not result.valid:
@@ -317,15 +319,16 @@ class ProofCheck:
         made = challenge_at + self._policy.freshness_seconds
         return CLOCK_BACK_SECONDS + (max(made, self._now + self._policy.challenge_seconds) if self._issued else made)
 
-    def _signed(self, bundle: ProofBundle) -> KeptProof:
+    def _signed(self, bundle: ProofBundle) -> tuple[KeptProof, bytes]:
         """Return what the agent signed, without the certificate chain, with the parts of the call that the signature
-        covers."""
+        covers. Return also the hash of the request, b"" if the signature does not cover it."""
         key, signature = bundle.agent_pub_key, bundle.challenge_sig
-        context = None
+        context, hash = None, b""
         if bundle.session_context:
             scope = self.entry.scope if self._changes_task and self.entry is not None else self._scope
             context = self._call.signed_context(self._policy.verifier_id, bundle.agent_id, scope)
-        return KeptProof(
+            hash = self._call.request_hash(scope)
+        proof = KeptProof(
             HybridPair(key.ed25519, key.ml_dsa_65),
             bundle.challenge,
             bundle.challenge_at,
@@ -333,6 +336,7 @@ class ProofCheck:
             context,
             bundle.session_context,
         )
+        return proof, hash
 
     def _facts(self) -> VerifierContext:
         facts = self.entry.facts.of(self._call.arguments) if self.entry is not None else {}

@@ -151,7 +151,7 @@ class Authority(Struct, frozen=True, kw_only=True):
 
     `chain` holds these certificates, leaf first. `token_subject` is the subject of the call's token. `judged_at` is the
     time for which the proof was judged, in unix seconds. `proof` has the data that the agent signed; no gateway accepts
-    it after `fresh_until`.
+    it after `fresh_until`. `request_hash` is that of the request to which it is bound, b"" if it is not bound.
     """
 
     principal_id: str
@@ -165,6 +165,7 @@ class Authority(Struct, frozen=True, kw_only=True):
     judged_at: int | None = None
     proof: KeptProof | None = None
     fresh_until: int = 0
+    request_hash: bytes = b""
 
 
 class Decision(Struct, frozen=True):

@@ -122,7 +122,7 @@ class GuardedCall(Struct, frozen=True, dict=True):
     def request_hash(self, scope: str) -> bytes:
         """Return the hash of the request. A challenge issued here is valid only for the hash for which it was
         issued."""
-        known: dict[str, bytes] = vars(self).setdefault("_hashes", {})  # a decision and its record need the same one
+        known: dict[str, bytes] = vars(self).setdefault("_hashes", {})
         found = known.get(scope)
         if found is None:
             found = known[scope] = operation_context_hash(scope, self.method, self.target, "", self.digest)

@@ -210,7 +210,8 @@ def trace_of(message: Frame | Batch | None) -> str | None:
         return None
     if isinstance(message, Request) and message.watcher is not None and message.watcher.trace_id is not None:
         return message.watcher.trace_id
-    context = trace_context(as_string(message.in_meta("traceparent")) or "")
+    said = message.in_meta("traceparent")
+    context = trace_context(as_string(said) or "") if said is not None else None
     return context.trace_id if context is not None else None
 
 

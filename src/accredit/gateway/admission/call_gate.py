@@ -108,7 +108,7 @@ class CallGate:
         """Take a call through [token], [decision] and [record]. `targets` are what its token must not deny.
         `form` is what a record of full arguments holds. Raises what refuses it."""
         params = RecordedParams(guarded.digest.hex(), form if self._full else None)
-        about = About(guarded.method, guarded.target, params, 0, None, self._api.protocol, self._ids.draw())
+        about = About(guarded.method, guarded.target, params, 0, None, self._ids.draw(), self._api.protocol)
         try:
             await self._check_token(credentials, call, targets)
         except (TokenError, KeysUnavailable, RequestError) as error:

@@ -60,8 +60,7 @@ class Settler:
         return ResumedCalls(call for (session, _), call in self._in_sessions.items() if session == session_id)
 
     def finish(self, call: "OpenCall", outcome: Outcome) -> asyncio.Future[None]:
-        """Forget the call. Return a completed future, as there is nothing to write."""
-        self._forget(call)
+        """Return a completed future, as there is nothing to write."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done
@@ -78,7 +77,8 @@ class Settler:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _forget(self, call: "OpenCall") -> None:
+    def forget(self, call: "OpenCall") -> None:
+        """End what `keep` began."""
         named = call.session_id, call.id
         if self._in_sessions.get(named) is call:  # the client may have reused the id
             del self._in_sessions[named]
@@ -153,14 +153,18 @@ class OpenCall:
                 told = f"attempts: {self.attempts}"
                 outcome = replace(outcome, detail=f"{outcome.detail}; {told}" if outcome.detail else told)
             if self.on_settled is None:
-                self._settling = self._recorder.finish(self, outcome)
+                self._settling = self._finish(outcome)
             else:
                 self._settling = self._recorder.start(self._settle_first(self.on_settled(outcome)))
         return self._settling
 
     async def _settle_first(self, settled: Awaitable[tuple[Outcome, bytes | None]]) -> None:
         outcome, self._instead = await settled
-        await self._recorder.finish(self, outcome)
+        await self._finish(outcome)
+
+    def _finish(self, outcome: Outcome) -> asyncio.Future[None]:
+        self._recorder.forget(self)
+        return self._recorder.finish(self, outcome)
 
 
 async def _then(settling: Awaitable[bytes | None], then: Callable[[bytes | None], None] | None) -> None:

@@ -40,6 +40,8 @@ from accredit.attest import (
     recorded_params,
     sha256_hex,
 )
+from accredit.attest.canonical import RecordedProof, recorded_proof
+from accredit.attest.statements import has_outcome
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_ms
 from accredit.errors import (
@@ -87,16 +89,16 @@ _WORDS = {HEADER_MISMATCH: "header_mismatch", INVALID_PARAMS: "invalid_params"}
 
 
 class About(NamedTuple):
-    """The call that the record of a decision is about. `id` is the request's. `trace` is the client's trace id.
-    `protocol` is None for MCP's calls. `call` is the call's id in its records; if it is "", one is drawn."""
+    """The call that the record of a decision is about. `id` is the request's. `trace` is the client's trace id. `call`
+    is the call's id in its records. `protocol` is None for MCP's calls."""
 
     method: str
     target: str
     params: RecordedParams
     id: MessageId
     trace: str | None
+    call: str
     protocol: Literal["http", "authorize", "a2a"] | None = None
-    call: str = ""
 
 
 class Recorder(Settler):
@@ -152,7 +154,8 @@ class Recorder(Settler):
         except (AttestationError, FrameError):
             detail = "Invalid params: params hold what has no canonical form"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200) from None
-        about = About(request.method, request.target or "", params, request.id, trace_of(request), call=call.id)
+        target, id = request.target or "", call.id or self._ids.draw()
+        about = About(request.method, target, params, request.id, trace_of(request), id)
         return await self.begin_about(about, call, refused, reason=reason)
 
     async def begin_about(
@@ -164,40 +167,42 @@ class Recorder(Settler):
         received_ms = _received_ms(decision)
         proved = decision.proved if decision is not None else None
         chain = self._chain(proved.chain) if proved is not None else None
-        verdict = self._verdict(decision, refused, reason)
-        kept = self._kept(verdict, proved, call)
+        recorded, verdict = self._call(about, call), self._verdict(decision, refused, reason)
+        token = _token(call.token) if call.token is not None else None
+        proof: RecordedProof | None = None
+        if proved is not None and proved.proof is not None:
+            proof = recorded_proof(proved.proof, self._held_until(verdict, proved, call))
         decided = CallDecision(
             gateway=self._settings.gateway_id,
-            call=self._call(about, call),
+            call=recorded,
             params=about.params,
             decision=verdict,
             received_ms=received_ms,
             policy_digest=self._settings.policy_digest,
-            authority=_authority(decision, chain, is_kept=kept is not None),
-            token=_token(call.token) if call.token is not None else None,
+            authority=_authority(decision, chain, proof),
+            token=token,
             certificates=chain.text if chain is not None else None,
             resume=self._resume(call.session, about.id) if call.session else None,
-            proof=kept,
+            proof=proof.packed if proof is not None else None,
         )
-        opened = OpenCall(self, in_short(decided), about.id, call.session)
         try:
             await self._records.begin(decided)
         except (StoreUnavailable, AttestationError):
             raise refusals.record_unavailable(about.method, about.target, forwarded=False) from None
         except asyncio.CancelledError:
             # The decision may be on record, but nothing will be forwarded.
-            opened.settle_later(NOT_FORWARDED)
+            OpenCall(self, in_short(decided), about.id).settle_later(NOT_FORWARDED)
             raise
-        if not decided.goes_on:
+        if not has_outcome(recorded, verdict):
             return None
+        opened = OpenCall(self, in_short(decided), about.id, call.session)
         if refused is not None:
-            await opened.settle(Outcome(status="error", detail=f"{_REFUSED_ALL_THE_SAME}: {decided.decision.error}"))
+            await opened.settle(Outcome(status="error", detail=f"{_REFUSED_ALL_THE_SAME}: {verdict.error}"))
             return None
         return self.keep(opened)
 
     def finish(self, call: OpenCall, outcome: Outcome) -> asyncio.Future[None]:
         """Record an outcome, even if no caller awaits the result. Raises `StoreUnavailable` or `AttestationError`."""
-        self._forget(call)
         assert call.decided is not None  # noqa: S101 - `begin` has opened it
         return self._records.finish(call.decided, outcome)
 
@@ -248,16 +253,14 @@ class Recorder(Settler):
         await self.drain()
         await self._records.aclose()
 
-    def _kept(self, verdict: RecordedDecision, proved: Authority | None, call: Call) -> bytes | None:
-        """Return the packed proof to keep with a call, or None. A proof that is not bound to a call is not kept: it
-        would be valid for other calls. A proof with a sealed session id, which gives access, is kept secret until that
-        id has expired."""
-        if verdict.verdict != "allow" or proved is None or proved.proof is None or not proved.bound:
-            return None
-        if not self._settings.keeps_proofs:
+    def _held_until(self, verdict: RecordedDecision, proved: Authority, call: Call) -> int | None:
+        """Return until when nobody is shown the proof that is kept with a call; None if none is kept. A proof that is
+        not bound to a call is not kept: it would be valid for other calls. A proof with a sealed session id, which
+        gives access, is kept secret until that id has expired."""
+        if verdict.verdict != "allow" or not proved.bound or not self._settings.keeps_proofs:
             return None
         is_secret = call.session and self._hides_sessions
-        return proved.proof.packed(max(proved.fresh_until, unix_ms() // 1000 + SESSION_ID_SECONDS if is_secret else 0))
+        return max(proved.fresh_until, unix_ms() // 1000 + SESSION_ID_SECONDS if is_secret else 0)
 
     def _chain(self, chain: tuple[DelegationCert, ...]) -> RecordedChain:
         # An agent calls again and again with the same chain, and encoding it takes as long as all the rest.
@@ -272,7 +275,7 @@ class Recorder(Settler):
         flow, round = _round_of(call)
         method, target = about.method, about.target
         return RecordedCall(
-            id=about.call or self._ids.draw(),
+            id=about.call,
             method=method,
             target=target[:MAX_RECORDED_TARGET],
             session=self._session(call.session) or None,
@@ -387,12 +390,13 @@ async def _params(request: Request, decision: Decision | None, *, full: bool) ->
     return RecordedParams(digest.hex()) if digest else recorded_params(request.members, token_argument=False, full=full)
 
 
-def _authority(decision: Decision | None, chain: RecordedChain | None, *, is_kept: bool) -> RecordedAuthority | None:
+def _authority(
+    decision: Decision | None, chain: RecordedChain | None, proof: RecordedProof | None
+) -> RecordedAuthority | None:
     if decision is None or decision.proved is None or chain is None:
         return None
     proved, entry = decision.proved, decision.entry
-    proof = proved.proof
-    context = proof.context if proof is not None else None
+    context = proved.proof.context if proved.proof is not None else None
     return RecordedAuthority(
         principal_id=proved.principal_id,
         principal_name=proved.principal_name,
@@ -401,10 +405,10 @@ def _authority(decision: Decision | None, chain: RecordedChain | None, *, is_kep
         chain_sha256=chain.sha256,
         scope=entry.scope if entry is not None else "",
         bound=proved.bound,
-        proof="kept" if is_kept else "digest",
-        proof_sha256=sha256_hex(proof.text()) if proof is not None else None,
+        proof="kept" if proof is not None and proof.packed is not None else "digest",
+        proof_sha256=proof.sha256 if proof is not None else None,
         verifier_id=context.verifier_id if context is not None else None,
-        request_sha256=decision.call.request_hash(context.required_scope).hex() if context is not None else None,
+        request_sha256=proved.request_hash.hex() or None,
         call_sha256=(context.payload_digest.hex() or None) if context is not None else None,
         granted_scope=entry.covered_by(proved.granted_scope) if entry is not None else None,
     )

@@ -186,14 +186,12 @@ class QueuedRecords:
                     asyncio.create_task(self._repeat(CHECKPOINT_SECONDS, self._checkpoint)),
                 ]
 
-    async def begin(self, decided: CallDecision) -> None:
-        """Record a decision. The call must not be forwarded if this raises `StoreUnavailable`, or `AttestationError`
-        for a text that no record can hold."""
+    def begin(self, decided: CallDecision) -> Awaitable[None]:
+        """Record a decision. The call must not be forwarded if this, or awaiting the result, raises `StoreUnavailable`,
+        or `AttestationError` for a text that no record can hold."""
         if self._is_full():
             raise StoreUnavailable(f"{len(self._queue)} records wait to be written")
-        if not self._durable:
-            await self._begun()
-        await self._add(Event(decided, self._clock()))
+        return self._add(Event(decided, self._clock())) if self._durable else self._begin_soon(decided)
 
     def finish(self, decided: CallDecision, outcome: Outcome) -> asyncio.Future[None]:
         """Record the outcome of a call that `begin` has recorded as allowed, whether or not the result is awaited.
@@ -202,6 +200,10 @@ class QueuedRecords:
         possible. It raises `AttestationError` for a text that no record can hold.
         """
         return self._add(Event(decided, self._clock(), outcome))
+
+    async def _begin_soon(self, decided: CallDecision) -> None:
+        await self._begun()
+        await self._add(Event(decided, self._clock()))
 
     async def claim(self, resume: bytes) -> CallDecision | None:
         """Take over an open call, whose outcome this writer then records. Return its decision; None if there is no such

@@ -22,7 +22,7 @@ from accredit.attest import (
     outcome_payload,
     unknown_payload,
 )
-from accredit.attest.statements import WRITTEN
+from accredit.attest.statements import WRITTEN, has_outcome
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.limits import RECORDS_OF_A_CALL
 from accredit.stores.audit_log.appender import ChainAppender
@@ -331,7 +331,7 @@ class _Turn:
                 number = self._tail.append(
                     lambda place: decision_payload(decided, place, now_ms, self._version), now_ms, proof
                 )
-                if decided.goes_on:
+                if has_outcome(decided.call, decided.decision):
                     self._opened[call] = number
                     if decided.resume is not None:
                         self._resumes[call] = decided.resume

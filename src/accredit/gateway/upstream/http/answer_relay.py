@@ -94,8 +94,9 @@ class AnswerRelay:
             return self._accepted(reply, answer)
         if answer.head.is_stream and 200 <= answer.status < 300:
             return self.stream(reply, answer, expected, requests)
-        if answer.is_short and b"content-encoding" not in answer.head.fields:
-            return self._whole(reply, answer, expected, requests, None)
+        raw = answer.short(self._max_bytes) if b"content-encoding" not in answer.head.fields else None
+        if raw is not None:
+            return self._whole(reply, answer, raw, expected, requests, None)
         return self._growing(reply, answer, expected, requests)
 
     async def _accepted(self, reply: Reply, answer: Answer) -> None:
@@ -181,18 +182,23 @@ class AnswerRelay:
         """Forward an answer that may become large. Reserve room for it as it grows."""
         held = self.large.of(reply)
         try:
-            await self._whole(reply, answer, expected, requests, held.grow)
+            await self._whole(reply, answer, None, expected, requests, held.grow)
         finally:
             held.leave()
 
     async def _whole(
-        self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request], grow: Grow | None
+        self,
+        reply: Reply,
+        answer: Answer,
+        raw: bytes | None,
+        expected: Expected,
+        requests: Sequence[Request],
+        grow: Grow | None,
     ) -> None:
-        """Judge and forward an answer with one body ([redirects] and [answers])."""
+        """Judge and forward an answer with one body, `raw` if it was read ([redirects] and [answers])."""
         problem = self._head_problem(answer, expected)
         if problem is not None and self._settings.enforce:
             raise problem
-        raw = answer.whole(self._max_bytes)
         if raw is None:
             raw = await answer.read(self._max_bytes, timeout=self._patience, grow=grow)
         try:

@@ -289,16 +289,13 @@ class Answer:
         `DUPLICATED`."""
         return self.head.fields.get(name)
 
-    def whole(self, limit: int) -> bytes | None:
-        """Return the whole raw body and close the answer, or None if more is to come. Raises `AnswerError` if it
-        exceeds `limit` bytes."""
+    def short(self, limit: int) -> bytes | None:
+        """Return the whole raw body and close the answer, if it has arrived, and is short: within `limit` bytes, and so
+        few that edited copies of it need no room. Otherwise return None."""
         response = self._response
-        if not response.complete:
-            return None
-        body = response.take()
-        if len(body) > limit:
-            raise _too_large(limit)
-        return body
+        if response.complete and response.unread <= min(limit, SHORT_MESSAGE_BYTES):
+            return response.take()
+        return None
 
     async def read(self, limit: int, *, timeout: float, grow: Grow | None = None) -> bytes:
         """Return the whole raw body, within `timeout` seconds in all, and close the answer.
@@ -310,9 +307,6 @@ class Answer:
         """
         response = self._response
         try:
-            body = self.whole(limit)
-            if body is not None:
-                return body
             if response.length is not None and response.length > limit:
                 raise _too_large(limit)
             return await self._gather(limit, asyncio.get_running_loop().time() + timeout, grow)
@@ -323,11 +317,6 @@ class Answer:
     def has_come(self) -> bool:
         """Whether the whole body has arrived, read or not."""
         return self._response.complete
-
-    @property
-    def is_short(self) -> bool:
-        """Whether the whole body has arrived, and is short. Then edited copies of it need no room either."""
-        return self._response.complete and self._response.unread <= SHORT_MESSAGE_BYTES
 
     def rest(self) -> bytes:
         """Return what has arrived of the body since the last read."""
