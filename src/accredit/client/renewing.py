@@ -122,7 +122,7 @@ class RenewingTransport:
         self._renewing = False
         self._closing = False
         self._wanted = anyio.Event()
-        self._host = HostSide()
+        self._host: HostSide
         self._connections: TaskGroup
         self._tasks: TaskGroup
 
@@ -130,6 +130,7 @@ class RenewingTransport:
     async def open(self) -> AsyncGenerator[TransportStreams]:
         """Open the first connection. At the end close every connection, once the host's messages have been forwarded.
         Each connection ends its own session. Raises `NoEventStream`."""
+        self._host = HostSide()
         async with anyio.create_task_group() as self._connections:
             try:
                 async with self._host.serve(self._take) as self._tasks:
