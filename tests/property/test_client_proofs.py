@@ -115,13 +115,13 @@ class Wire:
     def __init__(self) -> None:
         self.sent: list[Any] = []
 
-    def start_soon(self, _: object, item: SessionMessage) -> None:
+    def start_soon(self, _send: object, _stream: object, item: SessionMessage) -> None:
         self.sent.append(item.message)
 
 
 def asking(presenter: ProofPresenter, request: JSONRPCRequest) -> ProvingTransport:
     transport = wrapped(presenter)
-    transport._tasks = Wire()  # pyright: ignore[reportAttributeAccessIssue]
+    transport._tasks = transport._write = Wire()  # pyright: ignore[reportAttributeAccessIssue]
     transport._sent(SessionMessage(request))
     return transport
 

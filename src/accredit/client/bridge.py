@@ -19,14 +19,13 @@ Not checked: the content of results and answers, except for what `accredit.round
 
 import math
 import uuid
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
-from types import TracebackType
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 import anyio
 from anyio.abc import TaskGroup
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from anyio.streams.memory import MemoryObjectSendStream
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import (
@@ -41,7 +40,7 @@ from mcp_types import (
 
 from accredit.base.values import items_of, members_of
 from accredit.client.headers import RoutingHeaders
-from accredit.client.peers import Answer, Peer
+from accredit.client.peers import Answer, HostSide, Peer
 from accredit.client.proving import Params, with_meta
 from accredit.client.rounds import run_rounds
 from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams
@@ -55,7 +54,6 @@ from accredit.jsonrpc.methods import (
     META_VERSION,
     MODERN_REVISIONS,
 )
-from accredit.limits import STOP_GRACE_SECONDS
 from accredit.rounds import InputContext, LegOptions, RoundsOptions
 from accredit.rounds.results import check_result_type
 
@@ -68,7 +66,7 @@ _MODERN_MEMBERS = frozenset({"resultType", "ttlMs", "cacheScope"})
 
 
 class Bridge:
-    """An async context manager that returns a read and a write stream, as every transport does."""
+    """`open` gives a read and a write stream, as every transport does."""
 
     def __init__(self, inner: Transport, *, modern: bool = False) -> None:
         self._inner = inner
@@ -77,35 +75,16 @@ class Bridge:
         self._meta: Params = {}
         self._declared: dict[str, Any] = {}
         self._calls: dict[RequestId, anyio.CancelScope] = {}
-        self._heard = anyio.Event()
-        self._stack = AsyncExitStack()
+        self._tasks: TaskGroup
 
-    async def __aenter__(self) -> TransportStreams:
-        """Open the wrapped transport."""
-        async with AsyncExitStack() as stack:
-            read, write = await stack.enter_async_context(self._inner)
-            to_host, host_reads = anyio.create_memory_object_stream[Incoming]()
-            host_writes, from_host = anyio.create_memory_object_stream[SessionMessage]()
-            for stream in (to_host, host_reads, host_writes, from_host):
-                stack.callback(stream.close)
-            self._ends = (host_reads, host_writes)
-            self._server, self._host = Peer("leg", write), Peer("ask", to_host)
-            self._tasks: TaskGroup = await stack.enter_async_context(anyio.create_task_group())
-            stack.callback(self._tasks.cancel_scope.cancel)
-            self._tasks.start_soon(self._from_server, read, to_host)
-            self._tasks.start_soon(self._from_host, from_host)
-            self._stack = stack.pop_all()
-        return host_reads, host_writes
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the wrapped transport, once everything that was sent has been forwarded."""
-        for stream in self._ends:
-            stream.close()
-        with anyio.move_on_after(STOP_GRACE_SECONDS):
-            await self._heard.wait()
-        await self._stack.__aexit__(kind, error, trace)
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[TransportStreams]:
+        """Open the wrapped transport. Close it once everything that was sent has been forwarded."""
+        host = HostSide()
+        async with self._inner as (read, write), host.serve(self._take) as self._tasks:
+            self._server, self._host = Peer("leg", write), Peer("ask", host.to_host)
+            self._tasks.start_soon(self._from_server, read, host.to_host)
+            yield host.reads, host.writes
 
     async def _from_server(self, read: ReadStream[Incoming], to_host: MemoryObjectSendStream[Incoming]) -> None:
         with to_host, suppress(anyio.BrokenResourceError):
@@ -114,22 +93,21 @@ class Bridge:
                     await to_host.send(item)
             self._server.lost()
 
-    async def _from_host(self, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
-        async for item in sent:
-            match item.message:
-                case JSONRPCRequest(method="initialize") as request:
-                    self._begin(request, self._initialize)
-                case _ if not self._meta:
-                    await self._server.send(item)
-                case JSONRPCRequest() as request:
-                    self._begin(request, self._result)
-                case JSONRPCNotification(method="notifications/cancelled") as cancelled:
-                    scope = self._calls.get(cast("RequestId", (cancelled.params or {}).get("requestId")))
-                    if scope is not None:
-                        scope.cancel()
-                case message:
-                    self._host.settles(message)
-        self._heard.set()
+    async def _take(self, item: SessionMessage) -> None:
+        """Handle a message of the host."""
+        match item.message:
+            case JSONRPCRequest(method="initialize") as request:
+                self._begin(request, self._initialize)
+            case _ if not self._meta:
+                await self._server.send(item)
+            case JSONRPCRequest() as request:
+                self._begin(request, self._result)
+            case JSONRPCNotification(method="notifications/cancelled") as cancelled:
+                scope = self._calls.get(cast("RequestId", (cancelled.params or {}).get("requestId")))
+                if scope is not None:
+                    scope.cancel()
+            case message:
+                self._host.settles(message)
 
     def _begin(self, request: JSONRPCRequest, reply: _Reply) -> None:
         scope = self._calls[request.id] = anyio.CancelScope()

@@ -16,8 +16,17 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, cast
 
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
-from mcp_types import ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from mcp_types import (
+    INTERNAL_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
 from msgspec import Struct
 
 from accredit.client.sdk import Incoming
@@ -60,6 +69,7 @@ class Budgets:
         self._calls: list[CallBudget] = []
         self._between = CallBudget(self._dialogs)
         """The budget while no call is open."""
+        self._open_dialogs = 0
 
     def begin(self) -> CallBudget:
         """Return the budget of a call that starts now, and keep it until `end`."""
@@ -80,6 +90,18 @@ class Budgets:
             yield
         finally:
             self.end(left)
+
+    @contextmanager
+    def dialog(self) -> Generator[None]:
+        """Count one dialog, and keep it open within this context. Raises `MCPError` if it is not allowed, or if
+        `MAX_DIALOGS` are open."""
+        if self._open_dialogs >= MAX_DIALOGS or not self.asked():
+            raise MCPError(INTERNAL_ERROR, "Too many requests for input")
+        self._open_dialogs += 1
+        try:
+            yield
+        finally:
+            self._open_dialogs -= 1
 
     def asked(self) -> bool:
         """Count one dialog, a request of the server to the host. Return whether it is allowed."""

@@ -120,7 +120,7 @@ async def run(connecting: Connecting, make_host: Callable[[], HostConnection]) -
     """Serve until the host ends, or a signal to stop comes. Return the exit code. Raises `ConfigurationError`."""
     presenter, url, shown = connecting.presenter, connecting.gateway.url, connecting.show_uncovered
     reached = replace(connecting.gateway, on_trouble=_log.warning)
-    transport = to_gateway(reached, presenter, whole_lists=shown, uncovered=mark_uncovered if shown else None)
+    transport = to_gateway(reached, presenter, uncovered=mark_uncovered if shown else None)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -131,7 +131,7 @@ async def run(connecting: Connecting, make_host: Callable[[], HostConnection]) -
     host = make_host()
     code = 1
     with anyio.CancelScope() as ending:  # a gateway that does not answer a session's end must not delay ours
-        async with Bridge(transport, modern=connecting.modern) as (read, write):
+        async with Bridge(transport, modern=connecting.modern).open() as (read, write):
             caller = Caller(presenter, url, key_fault=connecting.key_fault)
             code = await _Connection(read, write, host, caller, asking).serve(stopping)
             ending.deadline = anyio.current_time() + STOP_GRACE_SECONDS

@@ -7,16 +7,16 @@ scopes of tools and other targets.
 
 import ssl
 from collections.abc import Callable, Mapping
-from functools import partial
 from urllib.request import getproxies
 
 from msgspec import Struct
 
 from accredit.client.http import SILENCE_SECONDS, GatewayHttp
 from accredit.client.presenter import ProofPresenter
-from accredit.client.proving import Prover
-from accredit.client.renewing import OpenConnection, RenewingTransport, Transports
-from accredit.client.streams import Heard, ProvingTransport, Uncovered
+from accredit.client.proving import Prover, Uncovered
+from accredit.client.renewing import OpenConnection, RenewingTransport
+from accredit.client.sdk import Transport
+from accredit.client.streams import Heard, ProvingTransport
 from accredit.client.ways import over_http, over_sse
 
 
@@ -33,29 +33,6 @@ class GatewayAddress(Struct, frozen=True, kw_only=True):
         return f"<Reached {self.url}>"
 
 
-class _Latest:
-    """The latest HTTP connection: its session is the one that proofs are bound to."""
-
-    def __init__(self, reached: GatewayAddress) -> None:
-        self._reached = reached
-        self._http: GatewayHttp | None = None
-
-    def session_id(self) -> str:
-        return "" if self._http is None else self._http.session_id
-
-    def open(self, on_lost: Callable[[], None]) -> GatewayHttp:
-        reached = self._reached
-        self._http = GatewayHttp(
-            reached.token,
-            headers=reached.headers,
-            timeout=reached.timeout,
-            on_trouble=reached.on_trouble,
-            on_lost=on_lost,
-            trusted=_ssl_context(reached.url),
-        )
-        return self._http
-
-
 def _ssl_context(url: str) -> ssl.SSLContext | None:
     """Return an SSL context without trusted certificates for plain HTTP without a proxy: loading the system's takes 20
     ms. Otherwise return None, which loads them."""
@@ -66,29 +43,33 @@ def to_gateway(
     reached: GatewayAddress,
     presenter: ProofPresenter | None = None,
     *,
-    whole_lists: bool = False,
     uncovered: Uncovered | None = None,
     heard: Heard | None = None,
-) -> RenewingTransport:
+) -> Transport:
     """Return the transport. Without a `presenter`, no proofs are added.
 
-    `whole_lists` is passed to `Prover`, `uncovered` and `heard` to `ProvingTransport`. Raises `ConfigurationError` if
-    the file of known gateways can't be read.
+    `uncovered` is passed to `Prover`, `heard` to `ProvingTransport`. Raises `ConfigurationError` if the file of known
+    gateways can't be read.
     """
-    latest = _Latest(reached)
-    prover = None
-    if presenter is not None:
-        prover = Prover(presenter, reached.url, latest.session_id, whole_lists=whole_lists)
+    latest: GatewayHttp | None = None
 
-    proving = partial(ProvingTransport, prover=prover, uncovered=uncovered, heard=heard)
+    def session_id() -> str:
+        return "" if latest is None else latest.session_id
 
-    def streamable(on_lost: Callable[[], None]) -> OpenConnection:
-        http = latest.open(on_lost)
-        return OpenConnection(http, proving(over_http(reached.url, http)))
+    prover = Prover(presenter, reached.url, session_id, uncovered=uncovered) if presenter is not None else None
 
-    def sse(on_lost: Callable[[], None]) -> OpenConnection:
-        http = latest.open(on_lost)
-        return OpenConnection(http, proving(over_sse(reached.url, http)))
+    def open_way(sse: bool, on_lost: Callable[[], None]) -> OpenConnection:
+        nonlocal latest
+        latest = http = GatewayHttp(
+            reached.token,
+            headers=reached.headers,
+            timeout=reached.timeout,
+            on_trouble=reached.on_trouble,
+            on_lost=on_lost,
+            trusted=_ssl_context(reached.url),
+        )
+        way = over_sse if sse else over_http
+        return OpenConnection(http, ProvingTransport(way(reached.url, http), prover, heard=heard).open())
 
     patience = SILENCE_SECONDS if reached.timeout is None else reached.timeout
-    return RenewingTransport(Transports(streamable, sse), patience)
+    return RenewingTransport(open_way, patience).open()

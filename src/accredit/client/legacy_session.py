@@ -17,7 +17,7 @@ Also here: the requests of a server to the host (sampling, elicitation, roots), 
 """
 
 import logging
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import anyio
 from mcp.shared.exceptions import MCPError
@@ -135,27 +135,18 @@ class LegacySession(Struct):
         ]
 
 
-class _Numbered(Protocol):
-    """The part of a session that is used here: its number. Sessions are numbered from 0."""
-
-    number: int
-
-
-_Session = TypeVar("_Session", bound=_Numbered)
-
-
-class ServerRequests(Generic[_Session]):
-    """The open requests to the host, of all sessions."""
+class ServerRequests:
+    """The open requests to the host, of all sessions. Sessions are numbered from 0."""
 
     def __init__(self, limit: int = MAX_DIALOGS) -> None:
         self._limit = limit
-        self._open: dict[RequestId, tuple[_Session, RequestId]] = {}
+        self._open: dict[RequestId, tuple[int, RequestId]] = {}
 
     def __len__(self) -> int:
         """Return how many requests are open."""
         return len(self._open)
 
-    def add(self, session: _Session, request: JSONRPCRequest) -> JSONRPCRequest | JSONRPCError:
+    def add(self, session: int, request: JSONRPCRequest) -> JSONRPCRequest | JSONRPCError:
         """Return the request in the host's form. If too many are open, return the error for the server instead."""
         if len(self._open) >= self._limit:
             error = ErrorData(code=INTERNAL_ERROR, message="The client owes too many answers")
@@ -164,7 +155,7 @@ class ServerRequests(Generic[_Session]):
         self._open[id] = (session, request.id)
         return request.model_copy(update={"id": id})
 
-    def settle(self, answer: Answer) -> tuple[_Session, Answer] | None:
+    def settle(self, answer: Answer) -> tuple[int, Answer] | None:
         """Remove the request that the host answers. Return its session, and the answer under the server's own id.
 
         Return None if no request with this id is open.
@@ -175,7 +166,7 @@ class ServerRequests(Generic[_Session]):
         session, id = settled
         return session, answer.model_copy(update={"id": id})
 
-    def withdraw(self, session: _Session, cancelled: JSONRPCNotification) -> JSONRPCNotification:
+    def withdraw(self, session: int, cancelled: JSONRPCNotification) -> JSONRPCNotification:
         """Remove the request that the server cancels, and return the cancellation for the host. The host does not
         answer it then."""
         params = cancelled.params or {}
@@ -186,9 +177,9 @@ class ServerRequests(Generic[_Session]):
         self._open.pop(at_host, None)
         return cancelled.model_copy(update={"params": {**params, "requestId": at_host}})
 
-    def drop(self, session: _Session) -> list[JSONRPCNotification]:
+    def drop(self, session: int) -> list[JSONRPCNotification]:
         """Remove every request of a lost session. Return their cancellations, for the host."""
-        dropped = [id for id, (made_by, _) in self._open.items() if made_by is session]
+        dropped = [id for id, (made_by, _) in self._open.items() if made_by == session]
         for id in dropped:
             del self._open[id]
         return [
@@ -201,5 +192,5 @@ class ServerRequests(Generic[_Session]):
         ]
 
 
-def _id_at_host(session: _Numbered, id: RequestId) -> RequestId:
-    return id if session.number == 0 else f"accredit-{session.number}-{id}"
+def _id_at_host(session: int, id: RequestId) -> RequestId:
+    return id if session == 0 else f"accredit-{session}-{id}"

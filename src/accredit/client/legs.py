@@ -20,8 +20,7 @@ ever.
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from types import CoroutineType
 from typing import Any, TypedDict, TypeVar
 
@@ -52,7 +51,7 @@ from accredit.client.rounds import InputHandler, call_handler
 from accredit.client.sdk import read_results_with
 from accredit.jsonrpc.encode import INVALID_ANSWER, UPSTREAM_ERROR
 from accredit.jsonrpc.methods import MODERN_REVISIONS
-from accredit.limits import MAX_DIALOGS, MAX_LIST_PAGES
+from accredit.limits import MAX_LIST_PAGES
 from accredit.rounds import InputContext, is_input_required_result, read_input_required
 from accredit.rounds.results import Responses, check_result_type
 
@@ -193,27 +192,8 @@ def one_at_a_time(show: ProgressFnT) -> ProgressFnT:
     return tell
 
 
-class Dialogs:
-    """Bounds the server's own requests: how many may be open at once, and how many `budgets` allow in all."""
-
-    def __init__(self, budgets: Budgets) -> None:
-        self._budgets = budgets
-        self._open = 0
-
-    @contextmanager
-    def one(self) -> Generator[None]:
-        """Count one request of the server as open within this context. Raises `MCPError` if there are too many."""
-        if self._open >= MAX_DIALOGS or not self._budgets.asked():
-            raise MCPError(INTERNAL_ERROR, "Too many requests for input")
-        self._open += 1
-        try:
-            yield
-        finally:
-            self._open -= 1
-
-
 def legacy_callback(
-    handler: InputHandler | None, method: str, dialogs: Dialogs
+    handler: InputHandler | None, method: str, budgets: Budgets
 ) -> "Callable[..., CoroutineType[Any, Any, Any]] | None":
     """Return a handler in the form that the SDK's session calls for the server's own requests ([server-requests]).
 
@@ -225,7 +205,7 @@ def legacy_callback(
     async def answer(context: ClientRequestContext, params: Any = None) -> Any:
         entry = InputContext(str(context.request_id), method, params)
         try:
-            with dialogs.one():
+            with budgets.dialog():
                 return await call_handler(handler, entry)
         except MCPError:
             raise

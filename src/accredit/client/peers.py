@@ -1,13 +1,14 @@
-"""One side of a connection: sends requests to it, and separates their answers from its other messages. Can change
-messages before they are sent. No I/O."""
+"""The sides of a connection. A `Peer` gets requests, and its answers are separated from its other messages. `HostSide`
+has the streams between a transport and its host. `Changed` changes messages before they are sent. No I/O."""
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
 import anyio
+from anyio.abc import TaskGroup
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import (
@@ -21,7 +22,7 @@ from mcp_types import (
 
 from accredit.client.messages import unavailable
 from accredit.client.proving import Params
-from accredit.client.sdk import WriteStream
+from accredit.client.sdk import Incoming, WriteStream, send_unless_gone
 from accredit.limits import STOP_GRACE_SECONDS
 
 Answer = JSONRPCResponse | JSONRPCError
@@ -45,9 +46,7 @@ class Peer:
 
     async def send(self, item: SessionMessage) -> None:
         """Send a message, unless the other side is gone."""
-        # If the stream has closed, `lost` answers the waiting requests.
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-            await self._stream.send(item)
+        await send_unless_gone(self._stream, item)  # if it is, `lost` answers the waiting requests
 
     async def ask(self, request: JSONRPCRequest, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Send a request and return its result. Raises `MCPError`. If this is cancelled, the request is cancelled at
@@ -82,6 +81,36 @@ class Peer:
         error = unavailable("the connection was lost")
         for id in list(self._waiting):
             self.settles(JSONRPCError(jsonrpc="2.0", id=id, error=error))
+
+
+class HostSide:
+    """The streams between a transport and its host, who has the ends `reads` and `writes`."""
+
+    def __init__(self) -> None:
+        self.to_host, self.reads = anyio.create_memory_object_stream[Incoming]()
+        self.writes, self._from_host = anyio.create_memory_object_stream[SessionMessage]()
+
+    @asynccontextmanager
+    async def serve(self, take: Callable[[SessionMessage], Awaitable[None]]) -> AsyncGenerator[TaskGroup]:
+        """Hand each message of the host to `take`, one after the other. Yield a group for further tasks. At the end
+        nothing more is accepted, `take` may finish with what was, and all tasks are cancelled."""
+        taken = anyio.Event()
+
+        async def take_all() -> None:
+            async for item in self._from_host:
+                await take(item)
+            taken.set()
+
+        async with self.to_host, self.reads, self.writes, self._from_host, anyio.create_task_group() as tasks:
+            tasks.start_soon(take_all)
+            try:
+                yield tasks
+            finally:
+                self.reads.close()
+                self.writes.close()
+                with anyio.move_on_after(STOP_GRACE_SECONDS):
+                    await taken.wait()
+                tasks.cancel_scope.cancel()
 
 
 class Changed:

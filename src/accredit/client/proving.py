@@ -43,7 +43,7 @@ Not here: sending it (`streams`), and the messages for people (`refusals`).
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, cast
+from typing import cast
 
 from msgspec import Struct
 
@@ -83,6 +83,10 @@ _LISTS_FIRST = {
 `tools/list`."""
 
 
+Uncovered = Callable[[Params], Params]
+"""Returns a replacement for a list's item that no delegation covers."""
+
+
 class _Target(Struct, frozen=True):
     scope: str
     sensitive: bool = False
@@ -98,20 +102,12 @@ class Attempt(RequestProofs, kw_only=True):
     other: GuardedCall | None = None
 
 
-class SplitList(NamedTuple):
-    """A list's items, those that the delegations cover and the others. If `again` is not None, these items are not
-    final: the list is to be requested once more, with these params."""
-
-    covered: list[object]
-    others: list[object]
-    again: Params | None
-
-
 class Prover:
     """Decides on the proofs of one connection. Raises `ConfigurationError` if the file of known gateways can't be read.
 
     `session_id` returns the MCP session's id, or "". `url` is the gateway's, or the name that stands for it, or "" if
-    there is neither. With `whole_lists` the gateway is not asked to filter lists.
+    there is neither. With `uncovered` the gateway is not asked to filter lists, and items that no delegation covers are
+    replaced. Otherwise they are left out.
     """
 
     def __init__(
@@ -120,12 +116,13 @@ class Prover:
         url: str = "",
         session_id: Callable[[], str] = str,
         *,
-        whole_lists: bool = False,
+        uncovered: Uncovered | None = None,
     ) -> None:
         self._presenter = presenter
         self._pin = presenter.pin(url)
         self._session_id = session_id
-        self._filters = presenter.has_one_chain and not whole_lists
+        self._uncovered = uncovered
+        self._filters = presenter.has_one_chain and uncovered is None
         self._targets = RecentlyUsed[tuple[str, str], _Target](MAX_KNOWN_TARGETS)
         self._listed = set[str]()
         self._observes = False
@@ -241,8 +238,9 @@ class Prover:
         attempt.corrected = scope != ""  # the gateway will name the scope of a task that was made elsewhere
         return self._signed(attempt, self._learned(attempt, scope, sensitive=False))
 
-    def listed(self, attempt: Attempt, result: Params) -> SplitList:
-        """Learn from a list, and separate the items that the delegations cover from the others.
+    def listed(self, attempt: Attempt, result: Params) -> tuple[Params, Params | None]:
+        """Learn from a list, and return it as the host gets it. If params follow, this is not final: the list is to be
+        requested once more, with these.
 
         A gateway that filters its lists knows better which items are covered: an item may accept several scopes. So if
         an item would be left out, and the gateway's id has only now become known, the list is requested again. Raises
@@ -262,7 +260,11 @@ class Prover:
         if others and self._filters and self._pin.id and attempt.scope is None and not attempt.corrected:
             attempt.corrected = True
             again = self._signed(attempt, "")
-        return SplitList(covered, others, again)
+        if self._uncovered is not None:
+            replaced = [self._uncovered(cast("Params", item)) for item in others]
+            return {**result, kind.items: [*covered, *replaced]}, again
+        private = {"cacheScope": "private"} if others else {}
+        return {**result, **private, kind.items: covered}, again
 
     def _learn(self, kind: Kind, item: Mapping[str, object]) -> str | None:
         meta = members_of(item.get("_meta"))

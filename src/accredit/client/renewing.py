@@ -21,14 +21,12 @@ session is also attempted, at growing intervals.
 """
 
 import logging
-from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
-from types import TracebackType
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, cast
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
-from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     ErrorData,
@@ -45,9 +43,9 @@ from accredit.base.values import members_of
 from accredit.client.http import SILENCE_SECONDS, GatewayHttp
 from accredit.client.legacy_session import LegacySession, ServerRequests
 from accredit.client.messages import unavailable
-from accredit.client.peers import Answer, Changed, Peer
+from accredit.client.peers import Answer, Changed, HostSide, Peer
 from accredit.client.proving import Params
-from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams, WriteStream
+from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams, send_unless_gone
 from accredit.client.ways import NoEventStream, is_broken_connection
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
 from accredit.jsonrpc.methods import LISTEN, META_SUBSCRIPTION
@@ -76,11 +74,9 @@ class OpenConnection(NamedTuple):
     transport: Transport
 
 
-class Transports(NamedTuple):
-    """How to open each of the two transports. Each function is given a callback for when the session is lost."""
-
-    streamable: Callable[[Callable[[], None]], OpenConnection]
-    sse: Callable[[Callable[[], None]], OpenConnection]
+OpenWay = Callable[[bool, Callable[[], None]], OpenConnection]
+"""Opens a connection: of HTTP+SSE if the first argument is true, else of streamable HTTP. The second is called when the
+session is lost."""
 
 
 class _Connection:
@@ -108,59 +104,47 @@ class _Request(Struct, eq=False):
 
 
 class RenewingTransport:
-    """An async context manager that returns a read and a write stream, as every transport does."""
+    """`open` gives a read and a write stream, as every transport does."""
 
-    def __init__(self, ways: Transports, patience: float = SILENCE_SECONDS) -> None:
+    def __init__(self, open_way: OpenWay, patience: float = SILENCE_SECONDS) -> None:
         """`patience` is how many seconds the server may send nothing while it owes an answer ([patience])."""
-        self._ways = ways
+        self._open_way = open_way
+        self._is_sse = False
         self._patience = patience
         self._heard_at = 0.0
-        self._open_way = ways.streamable
         self._open: dict[RequestId, _Request] = {}
-        self._server_requests = ServerRequests[_Connection]()
+        self._server_requests = ServerRequests()
         self._session: LegacySession | None = None
         self._current: _Connection | None = None
-        self._held: set[_Connection] = set()
+        self._held: dict[int, _Connection] = {}
+        """The open connections, by their numbers."""
         self._number = 0
         self._renewing = False
         self._closing = False
-        self._heard = anyio.Event()
         self._wanted = anyio.Event()
-        self._stack = AsyncExitStack()
+        self._host: HostSide
+        self._connections: TaskGroup
+        self._tasks: TaskGroup
 
-    async def __aenter__(self) -> TransportStreams:
-        """Open the first connection. Raises `NoEventStream`."""
-        async with AsyncExitStack() as stack:
-            self._to_host, host_reads = anyio.create_memory_object_stream[Incoming]()
-            host_writes, from_host = anyio.create_memory_object_stream[SessionMessage]()
-            for stream in (self._to_host, host_reads, host_writes, from_host):
-                stack.callback(stream.close)
-            self._ends = (host_reads, host_writes)
-            self._from_outside = host_writes
-            self._connections: TaskGroup = await stack.enter_async_context(anyio.create_task_group())
-            stack.callback(self._let_go)
-            self._tasks: TaskGroup = await stack.enter_async_context(anyio.create_task_group())
-            stack.callback(self._tasks.cancel_scope.cancel)
-            self._current = await self._connect()
-            self._tasks.start_soon(self._from_host, from_host)
-            self._tasks.start_soon(self._watch)
-            self._stack = stack.pop_all()
-        return host_reads, Changed(host_writes, self._at_once)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close every connection, once the host's messages have been forwarded. Each connection ends its own
-        session."""
-        self._closing = True
-        for stream in self._ends:
-            stream.close()
-        with anyio.move_on_after(STOP_GRACE_SECONDS):
-            await self._heard.wait()
-        await self._stack.__aexit__(kind, error, trace)
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[TransportStreams]:
+        """Open the first connection. At the end close every connection, once the host's messages have been forwarded.
+        Each connection ends its own session. Raises `NoEventStream`."""
+        self._host = HostSide()
+        async with anyio.create_task_group() as self._connections:
+            try:
+                async with self._host.serve(self._take) as self._tasks:
+                    self._current = await self._connect()
+                    self._tasks.start_soon(self._watch)
+                    try:
+                        yield self._host.reads, Changed(self._host.writes, self._at_once)
+                    finally:
+                        self._closing = True
+            finally:
+                self._let_go()
 
     def _let_go(self) -> None:
-        for connection in self._held:
+        for connection in self._held.values():
             connection.scope.cancel()
         self._connections.cancel_scope.deadline = anyio.current_time() + STOP_GRACE_SECONDS
 
@@ -180,10 +164,10 @@ class RenewingTransport:
     ) -> None:
         """Open a connection, and report None, or the error if it can't be opened. Pass on its messages until it
         ends."""
-        opened = self._open_way(lambda: self._lost(connection))
+        opened = self._open_way(self._is_sse, lambda: self._lost(connection))
         connection.http = opened.http
         fault: NoEventStream | None = None
-        self._held.add(connection)
+        self._held[connection.number] = connection
         try:
             async with opened.transport as (read, write):
                 connection.peer = Peer(f"renew-{connection.number}", write)
@@ -194,7 +178,7 @@ class RenewingTransport:
         except* NoEventStream as group:
             fault = cast("NoEventStream", group.exceptions[0])
         finally:
-            self._held.discard(connection)
+            del self._held[connection.number]
         if fault is not None:
             task_status.started(fault)
         elif not connection.scope.cancel_called:
@@ -247,24 +231,18 @@ class RenewingTransport:
             raise anyio.ClosedResourceError
         if not isinstance(item.message, JSONRPCNotification) or item.message.method != "notifications/cancelled":
             return item
-        self._tasks.start_soon(self._later, self._from_outside, item)
+        self._tasks.start_soon(send_unless_gone, self._host.writes, item)
         return None
 
-    async def _later(self, stream: WriteStream[SessionMessage], item: SessionMessage) -> None:
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-            await stream.send(item)
-
-    async def _from_host(self, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
-        async for item in sent:
-            match item.message:
-                case JSONRPCRequest() as message:
-                    request = self._open[message.id] = _Request(item, message)
-                    await self._send(request)
-                case JSONRPCNotification() as message:
-                    await self._notify(item, message)
-                case JSONRPCResponse() | JSONRPCError() as answer:
-                    await self._answer(item, answer)
-        self._heard.set()
+    async def _take(self, item: SessionMessage) -> None:
+        match item.message:
+            case JSONRPCRequest() as message:
+                request = self._open[message.id] = _Request(item, message)
+                await self._send(request)
+            case JSONRPCNotification() as message:
+                await self._notify(item, message)
+            case JSONRPCResponse() | JSONRPCError() as answer:
+                await self._answer(item, answer)
 
     async def _send(self, request: _Request) -> None:
         self._wanted.set()
@@ -287,9 +265,9 @@ class RenewingTransport:
 
     async def _answer(self, item: SessionMessage, answer: Answer) -> None:
         settled = self._server_requests.settle(answer)
-        if settled is not None:
-            connection, for_server = settled
-            await connection.peer.send(SessionMessage(for_server, item.metadata))
+        connection = self._held.get(settled[0]) if settled is not None else None
+        if settled is not None and connection is not None:
+            await connection.peer.send(SessionMessage(settled[1], item.metadata))
 
     # --- from the server --------------------------------------------------------------------------------
 
@@ -306,18 +284,19 @@ class RenewingTransport:
                 case JSONRPCRequest():
                     await self._ask_host(connection, message)
                 case JSONRPCNotification(method="notifications/cancelled"):
-                    await self._to_host.send(SessionMessage(self._server_requests.withdraw(connection, message)))
+                    withdrawn = self._server_requests.withdraw(connection.number, message)
+                    await self._host.to_host.send(SessionMessage(withdrawn))
                 case JSONRPCNotification(method=method) if method == _ACKNOWLEDGED and self._acknowledged(message):
                     pass
                 case _:
-                    await self._to_host.send(item)
+                    await self._host.to_host.send(item)
 
     async def _ask_host(self, connection: _Connection, message: JSONRPCRequest) -> None:
-        added = self._server_requests.add(connection, message)
+        added = self._server_requests.add(connection.number, message)
         if isinstance(added, JSONRPCError):
             await connection.peer.send(SessionMessage(added))
         else:
-            await self._to_host.send(SessionMessage(added))
+            await self._host.to_host.send(SessionMessage(added))
 
     def _acknowledged(self, message: JSONRPCNotification) -> bool:
         """Note that the server has acknowledged the host's stream. Return whether the host was told so before."""
@@ -365,8 +344,7 @@ class RenewingTransport:
             self._session.remember_request(request)
 
     async def _tell(self, message: JSONRPCMessage) -> None:
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-            await self._to_host.send(SessionMessage(message))
+        await send_unless_gone(self._host.to_host, SessionMessage(message))
 
     async def _fail(self, request: _Request, error: ErrorData) -> None:
         if self._open.get(request.message.id) is request:
@@ -408,7 +386,7 @@ class RenewingTransport:
             connection.scope.cancel()
             return fault
         self._current = connection
-        for cancelled in self._server_requests.drop(lost):
+        for cancelled in self._server_requests.drop(lost.number):
             await self._tell(cancelled)
         self._retire(lost)
         await session.restore(connection.peer)
@@ -429,16 +407,16 @@ class RenewingTransport:
             await self._send(request)
 
     def _may_fall_back(self, connection: _Connection) -> bool:
-        return self._open_way is self._ways.streamable and connection.http.has_no_endpoint
+        return not self._is_sse and connection.http.has_no_endpoint
 
     async def _fall_back(self, request: _Request, error: ErrorData) -> None:
         """Send the host's `initialize` over HTTP+SSE ([older-transport]). If the server has no HTTP+SSE either, answer
         it with `error`."""
-        first, self._open_way = self._current, self._ways.sse
+        first, self._is_sse = self._current, True
         try:
             self._current = await self._connect()
         except NoEventStream:
-            self._open_way = self._ways.streamable
+            self._is_sse = False
             await self._fail(request, error)
             return
         if first is not None:

@@ -80,6 +80,7 @@ __all__ = [
     "open_to_the_end",
     "read_results_with",
     "replace_revision_error",
+    "send_unless_gone",
     "stop_child",
     "stream_within_origin",
 ]
@@ -149,7 +150,7 @@ class Streamable(StreamableHTTPTransport):
             message = error
         if not isinstance(message, SessionMessage):
             message = _error_message(request_id, f"Failed to parse JSON response: {message}")
-        await _tell(read_stream_writer, message)
+        await send_unless_gone(read_stream_writer, message)
 
     async def _handle_sse_response(self, response: httpx2.Response, ctx: RequestContext) -> None:
         asked, writer = cast("JSONRPCRequest", ctx.session_message.message).id, ctx.read_stream_writer
@@ -170,7 +171,9 @@ class Streamable(StreamableHTTPTransport):
         finally:
             self._resuming.discard(asked)
         if not answered:
-            await _tell(writer, _error_message(asked, "SSE stream ended without a response", CONNECTION_CLOSED))
+            await send_unless_gone(
+                writer, _error_message(asked, "SSE stream ended without a response", CONNECTION_CLOSED)
+            )
 
     async def handle_get_stream(
         self, client: httpx2.AsyncClient, read_stream_writer: ContextSendStream[Incoming]
@@ -206,11 +209,13 @@ class Streamable(StreamableHTTPTransport):
                 if is_message(event):
                     item = await read_message(event.data or b"")
                     if asked is not None and _answers(item, asked):
-                        await _tell(writer, item)
+                        await send_unless_gone(writer, item)
                         return True
-                    await _tell(writer, item)
+                    await send_unless_gone(writer, item)
         except FrameError as error:
-            await _tell(writer, error if asked is None else _error_message(asked, f"SSE stream failed: {error}"))
+            await send_unless_gone(
+                writer, error if asked is None else _error_message(asked, f"SSE stream failed: {error}")
+            )
             return asked is not None
         except BROKEN:
             pass  # it may be resumed
@@ -288,6 +293,7 @@ def _answers(item: Incoming, asked: RequestId) -> bool:
     return True
 
 
-async def _tell(writer: ContextSendStream[Incoming], item: Incoming) -> None:
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the reader is gone
-        await writer.send(item)
+async def send_unless_gone(stream: WriteStream[Any], item: Incoming) -> None:
+    """Send a message, unless the stream is closed, at this end or at the other."""
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        await stream.send(item)

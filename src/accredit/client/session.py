@@ -38,15 +38,15 @@ from accredit.client.asking import Asking, Say, asking_at_desk
 from accredit.client.budgets import Budgets
 from accredit.client.gateways import GatewayAddress, to_gateway
 from accredit.client.http import HOW_TO_START, NOT_REACHED, NOT_THERE
-from accredit.client.legs import Dialogs, Legs, RoundsCall, legacy_callback, one_at_a_time, read_result
+from accredit.client.legs import Legs, RoundsCall, legacy_callback, one_at_a_time, read_result
 from accredit.client.pins import check_name
 from accredit.client.presenter import ProofPresenter
-from accredit.client.proving import Prover
+from accredit.client.proving import Prover, Uncovered
 from accredit.client.refusals import Caller, explain_refusal, mark_uncovered, refusal_of
 from accredit.client.rounds import InputHandler, run_leg, run_rounds, within
 from accredit.client.sdk import Transport, in_memory, replace_revision_error
 from accredit.client.stdio import over_stdio
-from accredit.client.streams import ProvingTransport, Uncovered
+from accredit.client.streams import ProvingTransport
 from accredit.errors import ProofRefused, RequestTimeout, UnsupportedResultType
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
 from accredit.jsonrpc.methods import TARGET_MEMBER
@@ -102,7 +102,6 @@ class AccreditedClient:
         self._seconds = LEG_SECONDS if timeout is None else timeout
         self._rounds = rounds or RoundsOptions()
         self._budgets = Budgets(self._rounds.max_rounds)
-        dialogs = Dialogs(self._budgets)
         if known_as:
             check_name(target if isinstance(target, str) else known_as)
         uncovered = mark_uncovered if hold > 0 else None
@@ -110,15 +109,14 @@ class AccreditedClient:
             to_gateway(
                 GatewayAddress(url=target, token=token or "", headers=headers or {}, timeout=timeout),
                 presenter,
-                whole_lists=hold > 0,
                 uncovered=uncovered,
                 heard=self._budgets.heard,
             )
             if isinstance(target, str)
             else _transport(target, presenter, token or "", known_as, self._budgets, uncovered),
-            elicitation_callback=legacy_callback(elicitation, "elicitation/create", dialogs),
-            sampling_callback=legacy_callback(sampling, "sampling/createMessage", dialogs),
-            list_roots_callback=legacy_callback(roots, "roots/list", dialogs),
+            elicitation_callback=legacy_callback(elicitation, "elicitation/create", self._budgets),
+            sampling_callback=legacy_callback(sampling, "sampling/createMessage", self._budgets),
+            list_roots_callback=legacy_callback(roots, "roots/list", self._budgets),
             mode=mode,
         )
         self._connection = OwnTask(self._client)
@@ -321,14 +319,14 @@ def _transport(
     budgets: Budgets,
     uncovered: Uncovered | None,
 ) -> Transport:
-    prover = Prover(presenter, name, whole_lists=uncovered is not None) if presenter is not None else None
+    prover = Prover(presenter, name, uncovered=uncovered) if presenter is not None else None
     if isinstance(target, StdioServerParameters):
         inner: Transport = over_stdio(target)
     elif isinstance(target, Server | MCPServer):
         inner = in_memory(target)
     else:
         inner = target
-    return ProvingTransport(inner, prover, token=token, uncovered=uncovered, heard=budgets.heard)
+    return ProvingTransport(inner, prover, token=token, heard=budgets.heard).open()
 
 
 def _put_into_words(error: MCPError, *, connecting: bool) -> None:

@@ -17,9 +17,8 @@ Everything else passes unchanged, both ways. A request gets `MAX_PROOFS_OF_REQUE
 """
 
 import logging
-from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
-from types import TracebackType
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import cast
 
 import anyio
@@ -41,8 +40,8 @@ from accredit.base.values import members_of
 from accredit.client.headers import RoutingHeaders
 from accredit.client.peers import Changed
 from accredit.client.pins import PinsInUse
-from accredit.client.proving import Attempt, Params, Prover, SplitList, with_meta
-from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams, WriteStream
+from accredit.client.proving import Attempt, Params, Prover, with_meta
+from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams, WriteStream, send_unless_gone
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.methods import LISTEN, META_CAPABILITIES, META_CLIENT_INFO, META_SUBSCRIPTION, META_VERSION
 from accredit.limits import MAX_DIALOGS, MAX_TOLD_REASON_CHARS
@@ -61,9 +60,6 @@ _log = logging.getLogger("accredit.client")
 _OF_EACH_REQUEST = frozenset({META_VERSION, META_CLIENT_INFO, META_CAPABILITIES, "token"})
 """The members that the `_meta` of a list request takes over from that of the call."""
 
-Uncovered = Callable[[dict[str, object]], dict[str, object]]
-"""Returns a replacement for a list's item that no delegation covers. Without this function, such items are left out."""
-
 Heard = Callable[[Incoming], Incoming | None]
 """Returns the message to pass on in place of a server's message, or None: see `budgets`."""
 
@@ -77,7 +73,7 @@ class _Open(Struct):
 
 
 class ProvingTransport:
-    """An async context manager that returns a read and a write stream, as every transport does.
+    """`open` gives a read and a write stream, as every transport does.
 
     Without a `prover`, no proofs are added. `token` goes into `_meta.token` of requests that need one.
     """
@@ -88,13 +84,11 @@ class ProvingTransport:
         prover: Prover | None,
         *,
         token: str = "",
-        uncovered: Uncovered | None = None,
         heard: Heard | None = None,
     ) -> None:
         self._inner = inner
         self._prover = prover
         self._token = token
-        self._uncovered = uncovered
         self._heard = heard
         self._open: dict[RequestId, _Open] = {}
         self._renamed: dict[RequestId, RequestId] = {}
@@ -104,28 +98,22 @@ class ProvingTransport:
         self._looking: dict[RequestId, str] = {}
         self._waiting: dict[str, list[_Open]] = {}
         self._is_closed = False
-        self._stack = AsyncExitStack()
+        self._tasks: TaskGroup
+        self._write: WriteStream[SessionMessage]
 
-    async def __aenter__(self) -> TransportStreams:
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[TransportStreams]:
         """Open the wrapped transport."""
-        async with AsyncExitStack() as stack:
-            read, write = await stack.enter_async_context(self._inner)
-            self._write: WriteStream[SessionMessage] = write
-            self._writer = _Writer(write, self._sent)
-            self._tasks: TaskGroup = await stack.enter_async_context(anyio.create_task_group())
-            stack.callback(self._tasks.cancel_scope.cancel)
+        async with self._inner as (read, self._write), anyio.create_task_group() as self._tasks:
+            self._writer = _Writer(self._write, self._sent)
             self._to_host, from_server = anyio.create_memory_object_stream[Incoming]()
-            stack.callback(from_server.close)
             self._tasks.start_soon(self._pass_on, read, self._to_host.clone())
-            self._stack = stack.pop_all()
-        return from_server, self._writer
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the wrapped transport."""
-        self._is_closed = True
-        await self._stack.__aexit__(kind, error, trace)
+            try:
+                yield from_server, self._writer
+            finally:
+                self._is_closed = True
+                from_server.close()
+                self._tasks.cancel_scope.cancel()
 
     async def _pass_on(self, read: ReadStream[Incoming], to_host: MemoryObjectSendStream[Incoming]) -> None:
         """Pass on the server's messages, until the stream ends."""
@@ -139,10 +127,6 @@ class ProvingTransport:
                     if changed is not None:
                         await to_host.send(changed)
 
-    async def _answer(self, id: RequestId, refused: ProofRefused) -> None:
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-            await self._to_host.send(_refusal(id, refused))
-
     def _sent(self, item: SessionMessage) -> SessionMessage | None:
         """Return the message to write in place of the host's, or None to write nothing ([foreign-gateway]). Raises
         `ClosedResourceError`."""
@@ -151,14 +135,14 @@ class ProvingTransport:
         refused = self._prover.refused if self._prover is not None else None
         if refused is not None:
             if isinstance(item.message, JSONRPCRequest):
-                self._tasks.start_soon(self._answer, item.message.id, refused)
+                self._tasks.start_soon(send_unless_gone, self._to_host, _refusal(item.message.id, refused))
             return None
         match item.message:
             case JSONRPCRequest():
                 return self._request(item, item.message)
             case JSONRPCNotification(method="notifications/cancelled") as cancelled:
                 # A server that does not read must not delay the caller of a cancelled call.
-                self._tasks.start_soon(self._write_again, self._cancelled(item, cancelled))
+                self._write_later(self._cancelled(item, cancelled))
                 return None
             case _:
                 return item
@@ -206,7 +190,7 @@ class ProvingTransport:
             del self._open[opened.id]
             message = self._sent(opened.sent)
             if message is not None:
-                self._tasks.start_soon(self._write_again, message)
+                self._write_later(message)
 
     def _cancelled(self, item: SessionMessage, cancelled: JSONRPCNotification) -> SessionMessage:
         id = cast("RequestId | None", (cancelled.params or {}).get("requestId"))
@@ -254,9 +238,7 @@ class ProvingTransport:
                 params = self._prover.again(opened.attempt, message.error.code, message.error.data)
                 self._tell_refused(opened.attempt.method, message.error, is_sent_again=params is not None)
             elif opened.attempt.method in KINDS:
-                listed = self._prover.listed(opened.attempt, message.result)
-                shown = self._shown(listed, message.result, KINDS[opened.attempt.method].items)
-                params, changes["result"] = listed.again, shown
+                changes["result"], params = self._prover.listed(opened.attempt, message.result)
             else:
                 params = None
                 self._prover.answered(opened.attempt, message.result)
@@ -293,25 +275,17 @@ class ProvingTransport:
         params = with_meta(message.params or {}, {META_SUBSCRIPTION: opened.id})
         return SessionMessage(message.model_copy(update={"params": params}))
 
-    def _shown(self, listed: SplitList, result: Params, items: str) -> Params:
-        if self._uncovered is not None:
-            others = [self._uncovered(cast("dict[str, object]", tool)) for tool in listed.others]
-            return {**result, items: [*listed.covered, *others]}
-        private = {"cacheScope": "private"} if listed.others else {}
-        return {**result, **private, items: listed.covered}
-
     def _send_again(self, opened: _Open, params: Params) -> None:
         self._resent += 1
         # An id must not be used twice in a session (2025-11-25, basic, "Requests").
         wire_id = f"accredit-proof-{self._resent}"
         self._open[wire_id] = opened
         self._renamed[opened.id] = wire_id
-        self._tasks.start_soon(self._write_again, _with_params(opened.sent, wire_id, params))
+        self._write_later(_with_params(opened.sent, wire_id, params))
 
-    async def _write_again(self, item: SessionMessage) -> None:
-        # If the stream has closed, the waiting calls were answered.
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-            await self._write.send(item)
+    def _write_later(self, item: SessionMessage) -> None:
+        # If the stream is closed by then, the waiting calls were answered.
+        self._tasks.start_soon(send_unless_gone, self._write, item)
 
 
 def _with_params(item: SessionMessage, id: RequestId, params: Params) -> SessionMessage:

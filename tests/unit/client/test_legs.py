@@ -13,7 +13,7 @@ from tests.world.running import RunningGateway
 
 from accredit.client import AccreditedClient
 from accredit.client.budgets import Budgets
-from accredit.client.legs import MAX_WAITING_PROGRESS, Dialogs, one_at_a_time
+from accredit.client.legs import MAX_WAITING_PROGRESS, one_at_a_time
 from accredit.errors import InvalidInputRequired
 from accredit.limits import MAX_DIALOGS
 from accredit.rounds import InputContext, RoundsOptions
@@ -63,15 +63,14 @@ async def test_one_call_of_the_older_era_asks_no_more_than_its_rounds_could(at_o
 
 def test_what_is_open_at_once_is_bounded_whatever_is_asked_for() -> None:
     budgets = Budgets(0)
-    dialogs = Dialogs(budgets)
 
     def nest(depth: int) -> None:
-        with dialogs.one():
+        with budgets.dialog():
             nest(depth + 1)
 
     with budgets.call(), pytest.raises(MCPError):
         nest(0)
-    with budgets.call(), dialogs.one():
+    with budgets.call(), budgets.dialog():
         pass
 
 

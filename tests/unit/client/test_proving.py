@@ -12,6 +12,7 @@ from tests.world.decisions import finished
 
 from accredit.base.clock import unix_seconds
 from accredit.base.steps import at_one_go
+from accredit.base.values import items_of
 from accredit.client import ProofPresenter
 from accredit.client.pins import GATEWAY_CHANGED
 from accredit.client.proving import Prover
@@ -129,9 +130,8 @@ def test_a_server_without_a_url_or_a_name_gets_no_proof__a_transport_may_lead_an
         sent(agent, Judge(trust), "tools/call", call("send_email"))
     attempt = agent.attempt("tools/list", {})
     assert attempt is not None
-    found = agent.listed(attempt, listing(Judge(trust)))
-    assert names(found.covered) == list(SCOPES)
-    assert found.again is None
+    shown, again = agent.listed(attempt, listing(Judge(trust)))
+    assert (names(shown), again) == (list(SCOPES), None)
 
 
 def test_a_server_with_a_name_is_pinned_under_it(trust: Trust) -> None:
@@ -338,8 +338,8 @@ def listing(judge: Judge) -> Params:
     return json.loads(at_one_go(rewrite_list(frame, view, KINDS["tools/list"])))["result"]
 
 
-def names(tools: list[object]) -> list[str]:
-    return [tool["name"] for tool in tools if isinstance(tool, dict)]  # pyright: ignore[reportUnknownVariableType]
+def names(shown: Any) -> list[str]:
+    return [tool["name"] for tool in shown["tools"]]
 
 
 def test_a_list_teaches_scopes_and_the_gateways_id(trust: Trust) -> None:
@@ -347,10 +347,10 @@ def test_a_list_teaches_scopes_and_the_gateways_id(trust: Trust) -> None:
     attempt = agent.attempt("tools/list", {})
     assert attempt is not None
     assert agent.proved(attempt) == {}
-    found = agent.listed(attempt, listing(judge))
-    assert (names(found.covered), names(found.others)) == (["list_inbox", "send_email"], ["pay"])
-    assert found.again is not None
-    assert judge.refusal("tools/list", found.again) is None
+    shown, again = agent.listed(attempt, listing(judge))
+    assert names(shown) == ["list_inbox", "send_email"]
+    assert again is not None
+    assert judge.refusal("tools/list", again) is None
     assert sent(agent, judge, "tools/call", call()) == ([True], None)
     assert sent(agent, judge, "tools/call", call("send_email")) == ([False, True], None)
 
@@ -366,9 +366,9 @@ def test_a_known_gateway_gets_a_proof_with_the_list_and_filters_itself(trust: Tr
         **listing(Judge(trust)),
         "cacheScope": "private",
     }  # the tool accepts comms:email:send
-    found = agent.listed(attempt, accepted)
-    assert "send_email" in names(found.covered)
-    assert found.again is None
+    shown, again = agent.listed(attempt, accepted)
+    assert "send_email" in names(shown)
+    assert again is None
 
 
 @pytest.mark.holds("client/proving", "list")
@@ -378,7 +378,7 @@ def test_with_two_delegations_no_proof_says_all__so_none_goes_with_a_list(trust:
 
 
 def test_whole_lists_are_asked_for_without_a_proof(trust: Trust) -> None:
-    assert sent(prover(trust, gateway_id=GATEWAY, whole_lists=True), Judge(trust), "tools/list", {}) == ([False], None)
+    assert sent(prover(trust, gateway_id=GATEWAY, uncovered=dict), Judge(trust), "tools/list", {}) == ([False], None)
 
 
 @pytest.mark.holds("client/proving", "list-retry")
@@ -393,12 +393,12 @@ def test_a_list_is_asked_for_once_more_and_no_oftener(trust: Trust) -> None:
     attempt = agent.attempt("tools/list", {})
     assert attempt is not None
     agent.proved(attempt)
-    again = agent.listed(attempt, listing(judge)).again
+    _, again = agent.listed(attempt, listing(judge))
     assert again is not None
     refusal = judge.refusal("tools/list", again)
     assert refusal is not None
     assert agent.again(attempt, refusal.code, dict(refusal.data)) == {}
-    assert agent.listed(attempt, listing(judge)).again is None
+    assert agent.listed(attempt, listing(judge))[1] is None
 
 
 def test_a_list_of_another_gateway_is_refused(trust: Trust) -> None:
@@ -447,11 +447,11 @@ def test_what_no_delegation_covers_is_told_apart_in_every_list(
     attempt = agent.attempt(method, {})
     assert attempt is not None
     agent.proved(attempt)
-    found = agent.listed(attempt, shelf(judge, method))
-    assert (len(found.covered), len(found.others)) == (covered, len(ITEMS[method]) - covered)
-    assert (found.again is not None) is bool(found.others)
-    if found.again is not None:
-        assert judge.refusal(method, found.again) is None
+    shown, again = agent.listed(attempt, shelf(judge, method))
+    assert len(items_of(shown[KINDS[method].items])) == covered
+    assert (again is not None) is (covered < len(ITEMS[method]))
+    if again is not None:
+        assert judge.refusal(method, again) is None
 
 
 def test_a_list_of_resources_teaches_which_of_them_are_sensitive(trust: Trust) -> None:
@@ -469,8 +469,8 @@ def test_a_list_that_is_none_breaks_nothing(tools: object, trust: Trust) -> None
     agent = prover(trust)
     attempt = agent.attempt("tools/list", {})
     assert attempt is not None
-    found = agent.listed(attempt, {"tools": tools})
-    assert found == (tools if isinstance(tools, list) else [], [], None)
+    shown = {"tools": tools if isinstance(tools, list) else []}
+    assert agent.listed(attempt, {"tools": tools}) == (shown, None)
 
 
 # --- tasks --------------------------------------------------------------------------------------------
@@ -547,15 +547,15 @@ def test_where_calls_are_only_observed_nothing_is_hidden__and_each_call_says_who
     agent, judge = prover(trust, ("identity:prove",)), Judge(trust, observes=True)
     attempt = agent.attempt("tools/list", {})
     assert attempt is not None
-    names = [*CATALOG.tools, "unnamed"]
-    items = [{"name": name, "inputSchema": {}, "_meta": {"ratify_sensitive": True}} for name in names]
+    every = [*CATALOG.tools, "unnamed"]
+    items = [{"name": name, "inputSchema": {}, "_meta": {"ratify_sensitive": True}} for name in every]
     response = decode_frame(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": items}}).encode())
     assert isinstance(response, Success)
     view = ListView(catalog=CATALOG, verifier_id=GATEWAY, binding="required", observed=True)
     said = json.loads(at_one_go(rewrite_list(response, view, KINDS["tools/list"])))["result"]
-    found = agent.listed(attempt, said)
-    assert ([item["name"] for item in said["tools"]], found.others, found.again) == (names, [], None)
-    for name in names:  # sensitive ones too: nobody asks them for anything
+    shown, again = agent.listed(attempt, said)
+    assert (names(shown), again) == (every, None)
+    for name in every:  # sensitive ones too: nobody asks them for anything
         asked = agent.attempt("tools/call", call(name))
         assert asked is not None
         proof = agent.proved(asked).get("_meta", {})

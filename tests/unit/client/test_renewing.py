@@ -11,7 +11,7 @@ from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCReque
 from tests.world.virtual_time import VirtualTimeLoop
 
 from accredit.client.http import SESSION_LOST, SILENCE_SECONDS, GatewayHttp
-from accredit.client.renewing import OpenConnection, RenewingTransport, Transports
+from accredit.client.renewing import OpenConnection, OpenWay, RenewingTransport
 from accredit.limits import MAX_DIALOGS
 
 pytestmark = pytest.mark.holds("client/peers")
@@ -34,16 +34,16 @@ class Server:
     async def reads(self) -> Any:
         return (await self._from_client.receive()).message
 
-    def ways(self) -> Transports:
+    def ways(self) -> OpenWay:
         @asynccontextmanager
         async def transport() -> AsyncGenerator[Any]:
             async with self.client_reads, self.client_writes, self._to_client, self._from_client:
                 yield self.client_reads, self.client_writes
 
-        def opened(_: Callable[[], None]) -> OpenConnection:
+        def opened(_: bool, __: Callable[[], None]) -> OpenConnection:
             return OpenConnection(GatewayHttp(), transport())
 
-        return Transports(opened, opened)
+        return opened
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ def loop_factory() -> type[VirtualTimeLoop]:
 @asynccontextmanager
 async def between(patience: float = SILENCE_SECONDS) -> AsyncGenerator[tuple[Server, Any, Any]]:
     server = Server()
-    async with RenewingTransport(server.ways(), patience) as (read, write):
+    async with RenewingTransport(server.ways(), patience).open() as (read, write):
         yield server, read, write
 
 
@@ -147,9 +147,9 @@ async def test_a_call_that_comes_while_a_session_is_tried_for_in_vain_gets_anoth
 ):
     servers: list[Server] = []
 
-    def opened(_: Callable[[], None]) -> OpenConnection:
+    def opened(sse: bool, on_lost: Callable[[], None]) -> OpenConnection:
         servers.append(Server())
-        return servers[-1].ways().streamable(_)
+        return servers[-1].ways()(sse, on_lost)
 
     begun = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
 
@@ -167,7 +167,7 @@ async def test_a_call_that_comes_while_a_session_is_tried_for_in_vain_gets_anoth
             await anyio.sleep(0.01)
         return servers[count]
 
-    async with RenewingTransport(Transports(opened, opened)) as (reading, write):
+    async with RenewingTransport(opened).open() as (reading, write):
         read: Any = reading
         first = JSONRPCRequest(jsonrpc="2.0", id=0, method="initialize", params={})
         await write.send(SessionMessage(first))
@@ -216,7 +216,7 @@ async def test_a_server_that_takes_no_cancellation_keeps_no_other_call_from_bein
 
 @pytest.mark.holds("client/renewing", "cancellation")
 async def test_who_gives_a_call_up_when_all_is_closed_is_told_so() -> None:
-    async with RenewingTransport(Server().ways()) as (_, write):
+    async with RenewingTransport(Server().ways()).open() as (_, write):
         await write.send(SessionMessage(call(1)))
     with pytest.raises(anyio.ClosedResourceError):
         await write.send(SessionMessage(taken_back(1)))

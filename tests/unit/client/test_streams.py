@@ -61,7 +61,9 @@ class Ends:
 
 
 @asynccontextmanager
-async def between(trust: Trust, *, gateway_id: str = GATEWAY, proves: bool = True, **more: Any) -> AsyncGenerator[Ends]:
+async def between(
+    trust: Trust, *, gateway_id: str = GATEWAY, proves: bool = True, uncovered: Any = None, **more: Any
+) -> AsyncGenerator[Ends]:
     to_gateway, gateway_reads = anyio.create_memory_object_stream[Any](BUFFERED)
     gateway_writes, from_gateway = anyio.create_memory_object_stream[Any](BUFFERED)
 
@@ -71,8 +73,9 @@ async def between(trust: Trust, *, gateway_id: str = GATEWAY, proves: bool = Tru
             yield from_gateway, to_gateway
 
     key = SigningKey(trust.agent.public(), trust.agent.signer())
-    prover = Prover(ProofPresenter(key, [trust.chain()], gateway_id=gateway_id)) if proves else None
-    async with ProvingTransport(inner(), prover, **more) as host:
+    presenter = ProofPresenter(key, [trust.chain()], gateway_id=gateway_id)
+    prover = Prover(presenter, uncovered=uncovered) if proves else None
+    async with ProvingTransport(inner(), prover, **more).open() as host:
         yield Ends(host, gateway_reads, gateway_writes)
 
 

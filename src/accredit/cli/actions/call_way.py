@@ -53,7 +53,7 @@ async def at_url(
     reached = GatewayAddress(
         url=endpoint_of(url, server), token=reach.token, headers=reach.headers, timeout=reach.timeout
     )
-    transport = to_gateway(reached, presenter, whole_lists=True, uncovered=_as_it_is)
+    transport = to_gateway(reached, presenter, uncovered=_as_it_is)
     async with AccreditedClient(transport, timeout=reach.timeout) as client:
         yield client, presenter
 
@@ -80,8 +80,8 @@ async def at_gate(
     try:
         http = GatewayHttp(reach.token, headers=reach.headers, transport=InProcess(app))
         url = f"http://{host}{settings.path}"
-        prover = None if presenter is None else Prover(presenter, url, lambda: http.session_id, whole_lists=True)
-        transport = ProvingTransport(over_http(url, http), prover, uncovered=_as_it_is)
+        prover = None if presenter is None else Prover(presenter, url, lambda: http.session_id, uncovered=_as_it_is)
+        transport = ProvingTransport(over_http(url, http), prover).open()
         async with AccreditedClient(transport, timeout=reach.timeout) as client:
             yield client, presenter
     finally:
