@@ -21,6 +21,8 @@ from tests.world.patience import be_patient
 from tests.world.rewritten import rewrite_once
 from tests.world.warm import warm_children
 
+from accredit.app.server import give_large_blocks_back
+
 # A busy machine stalls for seconds: a deadline would fail tests for that, not for a defect.
 settings.register_profile("accredit", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("everyday", settings.get_profile("accredit"), max_examples=50)
@@ -40,8 +42,9 @@ _WATCH_SECONDS, _LEEWAY_SECONDS = 960.0, 60.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Does once what every process of a run would do."""
+    """Does once what every process of a run would do; and keeps none of the large blocks that tests make and free."""
     rewrite_once(config)
+    give_large_blocks_back()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -105,7 +105,7 @@ def serve(
     process is a worker. The lifeline is a file descriptor; its end of file means that the parent has gone, or orders a
     stop.
     """
-    _give_large_blocks_back()
+    give_large_blocks_back()
     server = _Server(server_config(app, ending.grace), app, tls, ending.drain, lifeline, announce, reloads, beside)
     gc.collect()
     gc.freeze()  # what was loaded stays: the garbage collector need not look through it again
@@ -139,7 +139,7 @@ def server_config(
     )
 
 
-def _give_large_blocks_back() -> None:
+def give_large_blocks_back() -> None:
     """Make glibc return the memory of large requests and responses to the system. Other C libraries do so by
     themselves.
 
