@@ -234,10 +234,11 @@ class FrontDoor:
     def _browser(self, exchange: Exchange) -> str:
         """Return the random value of the browser's cookie, or ""."""
         # Not by http.cookies: in some supported versions of Python a quoted value takes it seconds (CVE-2024-7592).
-        pairs = exchange.head.headers.get(b"cookie", b"").decode("latin-1").split(";")
-        cookies = dict(pair.strip().partition("=")[::2] for pair in pairs)
-        value = cookies.get(self._cookie, "")
-        return value if _RANDOM.fullmatch(value) else ""  # it is sent back in a header
+        for cookie in exchange.head.headers.get(b"cookie", b"").decode("latin-1").split(";"):
+            name, _, value = cookie.strip().partition("=")
+            if name == self._cookie and _RANDOM.fullmatch(value):  # it is sent back in a header
+                return value
+        return ""
 
     async def _form(self, exchange: Exchange) -> Parameters:
         kind = exchange.head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
