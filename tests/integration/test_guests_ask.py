@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.world.asgi import Told
 from tests.world.authorization import Trust
 from tests.world.calls import post
 from tests.world.guests import CLAUDE, PUBLIC_URL, Desk, FrontDoor, Visit
 from tests.world.routes import Route, messages_of
 
 from accredit.consent.asks import Ask
+from accredit.gateway.front.door.server import LOOKS
+from accredit.oauth.answers import ASKED_PATH
 from accredit.ratify import HybridPrivateKey
 from accredit.ratify.constraints import MaxAmount
 from accredit.stores.asks import Asks
@@ -66,6 +69,31 @@ async def test_a_call_is_held_until_a_person_allows_it__and_what_they_allow_is_g
         await desk.answer(await desk.waiting(), "deny")
         assert "the answer was no" in (await again)["error"]["message"]
         assert len(way.received("tools/call")) == 1
+
+
+@pytest.mark.holds("gateway/front/door/server", "asked")
+async def test_the_page_of_a_call_is_there_while_it_waits__and_for_nobody_who_guesses_codes(
+    front: FrontDoor, tmp_path: Path
+) -> None:
+    visit, asks = await front.visit(CLAUDE, "email:read", tools=["list_inbox"]), Asks()
+    async with route("http-legacy", front, tmp_path, visit, asks) as way:
+        desk = Desk(front, asks, way.app)
+
+        async def look(code: str) -> int:
+            told = Told("GET", [(b"host", b"127.0.0.1")], path=f"{ASKED_PATH}{code}")
+            await way.app(told.scope, told.receive, told.send)
+            return told.status
+
+        await ask(way, visit.token, PAY)
+        held = await desk.waiting()
+        assert await look(held.ask.code) == 200
+        await desk.answer(held, "deny")
+        assert await look(held.ask.code) == 404
+        await ask(way, visit.token, SEND)
+        code = (await desk.waiting()).ask.code
+        assert await look(code) == 200
+        assert {await look("0000-00") for _ in range(LOOKS)} == {404}
+        assert await look(code) == 404
 
 
 @pytest.mark.holds("gateway/admission/guest_asks", "held")
