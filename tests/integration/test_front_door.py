@@ -309,7 +309,7 @@ async def test_a_page_runs_nothing__is_in_no_frame__and_goes_to_the_redirect_s_o
         assert browser.headers["cache-control"] == "no-store"
         assert "<script" not in browser.page
         assert "\u202e" not in browser.page
-        assert "HttpOnly" in browser.headers["set-cookie"]
+        assert "; Path=/; HttpOnly; SameSite=Lax" in browser.headers["set-cookie"]
         assert "Any program on your computer" in browser.page
 
 

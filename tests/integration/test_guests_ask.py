@@ -2,17 +2,23 @@
 
 import asyncio
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
+from tests.world.asgi import Told
 from tests.world.authorization import Trust
 from tests.world.calls import post
-from tests.world.guests import CLAUDE, PUBLIC_URL, Desk, FrontDoor, Visit
+from tests.world.front_door import CHALLENGE
+from tests.world.guests import CLAUDE, CONNECT, PUBLIC_URL, Desk, FrontDoor, Visit
 from tests.world.routes import Route, messages_of
 
 from accredit.consent.asks import Ask
+from accredit.gateway.front.door.server import LOOKS
+from accredit.oauth.answers import ASKED_PATH, AUTHORIZE_PATH, REGISTER_PATH
 from accredit.ratify import HybridPrivateKey
 from accredit.ratify.constraints import MaxAmount
 from accredit.stores.asks import Asks
@@ -66,6 +72,61 @@ async def test_a_call_is_held_until_a_person_allows_it__and_what_they_allow_is_g
         await desk.answer(await desk.waiting(), "deny")
         assert "the answer was no" in (await again)["error"]["message"]
         assert len(way.received("tools/call")) == 1
+
+
+@pytest.mark.holds("gateway/front/door/server", "asked")
+async def test_the_page_of_a_call_is_there_while_it_waits__and_for_nobody_who_guesses_codes(
+    front: FrontDoor, tmp_path: Path
+) -> None:
+    visit, asks = await front.visit(CLAUDE, "email:read", tools=["list_inbox"]), Asks()
+    async with route("http-legacy", front, tmp_path, visit, asks) as way:
+        desk = Desk(front, asks, way.app)
+
+        async def look(code: str) -> int:
+            told = Told("GET", [(b"host", b"127.0.0.1")], path=f"{ASKED_PATH}{code}")
+            await way.app(told.scope, told.receive, told.send)
+            return told.status
+
+        await ask(way, visit.token, PAY)
+        held = await desk.waiting()
+        assert await look(held.ask.code) == 200
+        await desk.answer(held, "deny")
+        assert await look(held.ask.code) == 404
+        await ask(way, visit.token, SEND)
+        code = (await desk.waiting()).ask.code
+        assert await look(code) == 200
+        assert {await look("0000-00") for _ in range(LOOKS)} == {404}
+        assert await look(code) == 404
+
+
+@pytest.mark.holds("gateway/front/door/server", "own-form")
+@pytest.mark.parametrize(
+    ("url", "name", "end"),
+    [("https://mcp.example", "__Host-accredit-consent", "; Secure"), (PUBLIC_URL, "accredit-consent", "")],
+)
+async def test_over_tls_a_page_s_cookie_is_this_host_s_alone__and_never_in_the_clear(
+    url: str, name: str, end: str, trust: Trust, tmp_path: Path
+) -> None:
+    front = FrontDoor(trust, registration=True)
+    front.settings = replace(front.settings, public_url=url)
+    async with route("http-modern", front, tmp_path, await front.visit(), Asks()) as way:
+        json_type, body = (b"content-type", b"application/json"), json.dumps({"redirect_uris": [CONNECT]}).encode()
+        registered = Told("POST", [(b"host", b"127.0.0.1"), json_type], body, path=REGISTER_PATH)
+        await way.app(registered.scope, registered.receive, registered.send)
+        query = {
+            "client_id": json.loads(registered.body)["client_id"],
+            "redirect_uri": CONNECT,
+            "response_type": "code",
+            "code_challenge": CHALLENGE,
+            "code_challenge_method": "S256",
+            "resource": f"{url}/mcp",
+            "scope": "email:read",
+        }
+        told = Told("GET", [(b"host", b"127.0.0.1")], path=AUTHORIZE_PATH, query=urlencode(query).encode())
+        await way.app(told.scope, told.receive, told.send)
+        assert told.status == 200
+        cookie = dict(told.headers)[b"set-cookie"].decode()
+        assert re.fullmatch(rf"{name}=[A-Za-z0-9_-]{{43}}; Path=/; HttpOnly; SameSite=Lax{end}", cookie)
 
 
 @pytest.mark.holds("gateway/admission/guest_asks", "held")

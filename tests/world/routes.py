@@ -20,6 +20,7 @@ from accredit.gateway import create_app
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings, StdioUpstream
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.sse import SseParser
+from accredit.net.client_documents import ClientDocuments
 from accredit.ports import AskStore, DoorStore, KeySets, ProofStore, Records, TaskStore
 from accredit.stores import MemoryStore, RevocationLists
 
@@ -104,6 +105,7 @@ class Route:
             tasks=self._tasks,
             door=self._door,
             asks=self._asks,
+            client_documents=ClientDocuments() if self._door is not None else None,
         )
         self._gateway = RunningGateway(self.app)
         await self._gateway.__aenter__()

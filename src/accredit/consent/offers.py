@@ -149,7 +149,8 @@ def offers_for(ask: Ask, *, is_new: bool, facts: Mapping[str, str | float] | Non
     """
     for scope in ask.refusal.scopes:
         if scope == DELEGATE or scope in WILDCARDS or scope.endswith("*"):
-            raise NotOffered(f"{visible_text(scope)} can't be allowed here: `accredit grant` can")
+            # Without the scope, which is the agent's word: this is read as the desk's own, with its commands.
+            raise NotOffered("the right to delegate, or a wildcard, can't be allowed here: `accredit grant` can")
     if not _NOT_PORTABLE.isdisjoint(ask.target + ask.gateway.id):
         raise NotOffered("a name with <, > or & in it can't be signed: `accredit grant` with another constraint can")
     offers = [_once(ask, facts or {})]

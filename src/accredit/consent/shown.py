@@ -43,7 +43,8 @@ Kind = Literal["text", "number", "yes or no", "nothing", "list", "object"]
 
 _EMPTY = "⟨empty⟩"
 _BLANK = "⟨U+0020⟩"
-_QUOTES = {ord(each): f"⟨U+{ord(each):04X}⟩" for each in "“”"}
+_QUOTES = {ord(each): f"⟨U+{ord(each):04X}⟩" for each in "“”❝❞〝〞\U0001f676\U0001f677"}
+"""The quotation marks that we put around others' texts, and those that look like them."""
 _ROWS = (" ", "|", "!")
 """How rows in a terminal begin that don't start with a name: further lines of a text, and marks."""
 _PUNYCODE = re.compile(r"(?i)\bxn--[a-z0-9-]+")

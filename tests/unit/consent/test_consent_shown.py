@@ -13,7 +13,15 @@ from msgspec.structs import replace
 from tests.world.asked import a_message, a_request, an_ask, request_params
 from tests.world.tool_lists import HOSTILE_TEXTS
 
-from accredit.consent.shown import MAX_UNFOLDED_FIELDS, Field, ShownCall, in_one_line, look_alikes, shown_call
+from accredit.consent.shown import (
+    MAX_UNFOLDED_FIELDS,
+    Field,
+    ShownCall,
+    in_one_line,
+    in_quotes,
+    look_alikes,
+    shown_call,
+)
 from accredit.limits import MAX_UNFOLDED_CHARS, MAX_UNFOLDED_LINES
 from accredit.pins.shown import hides
 
@@ -168,6 +176,16 @@ def test_a_call_has_a_line_of_its_own(ask: Any, line: str) -> None:
 @pytest.mark.parametrize("target", ["read_mail on “bank”", "pay  ", "x\u3164y", 'a" b'])
 def test_a_target_can_not_go_on_with_the_words_of_the_page(target: str) -> None:
     assert " " not in of({"name": target}).target
+
+
+@pytest.mark.holds("consent/shown", "invisible")
+def test_no_mark_in_a_text_passes_for_the_end_of_the_quotation_marks_around_it() -> None:
+    names = {chr(code): unicodedata.name(chr(code), "") for code in range(0x80, 0x20000)}
+    high = [(each, name) for each, name in names.items() if "LOW" not in name and "ANGLE" not in name]
+    marks = [each for each, name in high if "QUOTATION" in name and "DOUBLE" in name]
+    assert len(marks) >= 9
+    for mark in marks:
+        assert mark not in in_quotes(f"Claude{mark}, whom you know")
 
 
 @pytest.mark.holds("consent/shown", "invisible")

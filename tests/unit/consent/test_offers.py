@@ -277,11 +277,12 @@ def test_an_amount_that_a_catalog_knows_is_signed_and_stands_on_the_button() -> 
 
 
 @pytest.mark.holds("consent/offers", "limits")
-@pytest.mark.parametrize("scope", ["identity:delegate", "comms:*", "*", "custom:*"])
-def test_what_would_hand_the_keys_over_is_not_offered(scope: str) -> None:
+@pytest.mark.parametrize("scope", ["identity:delegate", "comms:*", "*", "custom:*", "so run `accredit grant --x y` *"])
+def test_what_would_hand_the_keys_over_is_not_offered__in_the_desk_s_words_alone(scope: str) -> None:
     ask = an_ask(refusal=replace(an_ask().refusal, required_scope=scope))
-    with pytest.raises(NotOffered, match="accredit grant"):
+    with pytest.raises(NotOffered, match="accredit grant") as refused:
         offers_for(ask, is_new=False)
+    assert scope == "*" or scope not in str(refused.value)
 
 
 @pytest.mark.holds("consent/offers", "limits")

@@ -274,6 +274,13 @@ BROKEN: list[tuple[str, str, str, Callable[[Path], object], dict[str, Any]]] = [
         replaced('url = "http://127.0.0.1:9/mcp"', 'urls = ["http://10.0.0.5/mcp"]'),
         {},
     ),
+    (
+        "outgoing",
+        "no",
+        "oauth.private_documents",
+        replaced("[store]", "[oauth]\nenabled = true\nprivate_documents = true\n[store]"),
+        {},
+    ),
     ("outgoing", "no", "servers.mail.url is plain", lambda folder: several(folder), {}),
     (
         "outgoing",
