@@ -14,7 +14,7 @@ import msgspec
 from accredit.attest import Stored
 from accredit.attest.statements import GENESIS
 from accredit.limits import MAX_LEFT_WRITERS
-from accredit.stores.audit_log.reading import key_range, open_in, stored_in
+from accredit.stores.audit_log.reading import entry_in, key_range, open_in
 from accredit.stores.audit_log.schema import OF_CALL, short
 from accredit.stores.audit_log.tables import (
     RECORD,
@@ -96,7 +96,7 @@ class FileTables:
         """Return a chain's end and its newest entry. They belong to one state, as the file's lock is held."""
         end = await self.end_of(name)
         row = self._connection.execute(_NEWEST, (end.writer,)).fetchone()
-        return end, stored_in(*row) if row is not None else None
+        return end, entry_in(*row) if row is not None else None
 
     async def open_among(self, name: str, calls: Sequence[str]) -> set[str]:
         """Return which of these calls are open, and this writer's to close."""
@@ -185,7 +185,7 @@ def key_number(connection: sqlite3.Connection, key_id: str) -> int:
 
 def read_stored(connection: sqlite3.Connection, entry: int) -> Stored:
     """Return an entry by its number. Raises `AttestationError` for one that is damaged."""
-    return stored_in(*connection.execute(_AT, (entry,)).fetchone())
+    return entry_in(*connection.execute(_AT, (entry,)).fetchone())
 
 
 def _json(calls: Sequence[str]) -> str:

@@ -330,11 +330,11 @@ def read_entry(
     members: object, proof: object = None, kind: str = "",
 ) -> NumberedEntry:  # fmt: skip
     """Return the entry in a row. `kind` is the entry's kind according to the store. Raises `AttestationError`."""
-    stored = stored_in(writer, number, key_id, payload, ed25519, ml_dsa_65, members, kind)
+    stored = entry_in(writer, number, key_id, payload, ed25519, ml_dsa_65, members, kind)
     return NumberedEntry(order, stored, proof if isinstance(proof, bytes | None) else b"")
 
 
-def stored_in(
+def entry_in(
     writer: object, number: object, key_id: object, payload: object, ed25519: object, ml_dsa_65: object,
     members: object, kind: str = "",
 ) -> Stored:  # fmt: skip
@@ -366,7 +366,7 @@ def open_in(row: Sequence[Any]) -> OpenCall:
     """Return a row of the list of open calls as a writer reads it: the call, and the entry of its decision."""
     call, *entry = row
     try:
-        decision = stored_in(*entry)
+        decision = entry_in(*entry)
     except AttestationError:
         decision = None
     return OpenCall(call if isinstance(call, str) else "", decision)

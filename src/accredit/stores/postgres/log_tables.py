@@ -23,7 +23,7 @@ from accredit.base.caching import RecentlyUsed
 from accredit.errors import AttestationError
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_RECORDED_CHAINS
 from accredit.stores.audit_log.places import DatabaseLog
-from accredit.stores.audit_log.reading import NO_PLACE, key_range, open_in, stored_in
+from accredit.stores.audit_log.reading import NO_PLACE, entry_in, key_range, open_in
 from accredit.stores.audit_log.tables import (
     MAX_RECORDS_OF_A_CALL_BYTES,
     ChainChange,
@@ -193,7 +193,7 @@ class DatabaseTables:
         (row,) = await self.connection.fetch(_NEWEST, name)
         end, (writer, number, *entry) = ChainEnd(*row[:7]), row[7:]
         self._ends[name] = end
-        return end, None if number is None else stored_in(writer, number, *entry)
+        return end, None if number is None else entry_in(writer, number, *entry)
 
     async def open_calls(self, name: str, after: str, most: int) -> Sequence[OpenCall]:
         """Return some of a writer's open calls."""
@@ -298,7 +298,7 @@ async def read_stored(connection: Connection, writer: int, kind: int, number: in
     rows = await connection.fetch(_AT, writer, kind, number)
     if not rows:
         raise AttestationError(NO_PLACE)
-    return stored_in(*rows[0])
+    return entry_in(*rows[0])
 
 
 def _entry_columns(entries: Sequence[NewEntry]) -> tuple[list[object], ...]:
