@@ -7,6 +7,7 @@ were; `test_log_signing` and `test_attest_calls` what a log says where nobody as
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -125,10 +126,10 @@ def place(number: int = 1, previous: bytes | None = None) -> Place:
     return Place(writer=WRITER, sequence=number, previous=GENESIS if previous is None else sha256_hex(previous))
 
 
-def forged(made: CallDecision, *, version: int = 3, id: str = ID) -> Forged:
+def forged(made: CallDecision, *, id: str = ID) -> Forged:
     """A decision of another call than was made."""
-    payload = decision_payload(replace(made, call=replace(made.call, id=id)), place(), NOW_MS, version)
-    return Forged([payload], made.proof if version == 3 else None, made.certificates)
+    payload = decision_payload(replace(made, call=replace(made.call, id=id)), place(), NOW_MS)
+    return Forged([payload], made.proof, made.certificates)
 
 
 def saying(made: CallDecision, **members: object) -> CallDecision:
@@ -137,13 +138,17 @@ def saying(made: CallDecision, **members: object) -> CallDecision:
     return replace(made, authority=replace(made.authority, **members))
 
 
-def of_version_1(honest: Honest) -> Forged:
-    said = decode_statement(forged(honest.inbox, version=2).payloads[0])
+def of_version(version: int, honest: Honest) -> Forged:
+    names = ("proof", "proof_sha256", "verifier_id", "request_sha256", "call_sha256", "granted_scope")
+    said = decode_statement(forged(honest.inbox).payloads[0])
     assert isinstance(said.predicate, CallRecord)
-    assert said.predicate.decision is not None
-    decision = replace(said.predicate.decision, enforced=None)
-    record = replace(said.predicate, policy=None, decision=decision)
-    return Forged([encode_statement(Statement(record, said.sha256, 1))], None, honest.inbox.certificates)
+    decision, authority = said.predicate.decision, said.predicate.authority
+    assert decision is not None
+    assert authority is not None
+    record = replace(said.predicate, authority=replace(authority, **dict.fromkeys(names)))
+    if version == 1:
+        record = replace(record, policy=None, decision=replace(decision, enforced=None))
+    return Forged([encode_statement(Statement(record, said.sha256, version))], None, honest.inbox.certificates)
 
 
 def with_the_proof_of_another_call(honest: Honest) -> Forged:
@@ -206,8 +211,8 @@ BY_KEY: dict[str, tuple[Callable[[Honest], Forged], str]] = {
                            call_sha256=None), proof=None)
         ), "bound to no call"
     ),
-    "predicate 2": (lambda honest: forged(honest.inbox, version=2), "records of this version keep no proof"),
-    "predicate 1": (of_version_1, "records of this version keep no proof"),
+    "predicate 2": (partial(of_version, 2), "records of this version keep no proof"),
+    "predicate 1": (partial(of_version, 1), "records of this version keep no proof"),
     "the proof of another call": (with_the_proof_of_another_call, "for another"),
     "all that is kept of another call": (with_all_that_is_kept_of_another_call, "for another"),
     "one proof twice": (lambda honest: forged(honest.inbox), "spent before"),

@@ -18,7 +18,7 @@ not judged here; `policy.evidence` does that.
 
 import hashlib
 from binascii import b2a_base64
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from json.encoder import encode_basestring as _quoted
 from typing import Annotated, Literal, NamedTuple, cast
@@ -28,6 +28,7 @@ from msgspec import Meta, Raw, Struct
 from msgspec.structs import replace
 
 from accredit.attest.statements import Call, RecordedAuthority, RecordedDecision, RecordedToken
+from accredit.base.steps import Steps, at_one_go
 from accredit.canonical import canonical as canonical_form
 from accredit.errors import AttestationError
 from accredit.limits import MAX_SAFE_INTEGER
@@ -62,17 +63,10 @@ def canonical(text: bytes | Raw) -> bytes:
 def recorded_params(params: _Params, *, token_argument: bool, full: bool = False) -> RecordedParams:
     """Return a request's `params` as recorded: without `_meta` and, with `token_argument`, without `arguments._token`.
     Raises `AttestationError` for a text without a canonical form."""
-    steps = record_params(params, token_argument=token_argument, full=full)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as last:
-            return last.value
+    return at_one_go(record_params(params, token_argument=token_argument, full=full))
 
 
-def record_params(
-    params: _Params, *, token_argument: bool, full: bool = False
-) -> Generator[None, None, RecordedParams]:
+def record_params(params: _Params, *, token_argument: bool, full: bool = False) -> Steps[RecordedParams]:
     """Do as `recorded_params`, but in steps: between them, the caller can do other work."""
     if isinstance(params, Mapping):
         tree: object = {name: _parse(value) for name, value in params.items()}

@@ -10,16 +10,12 @@ from msgspec.structs import replace
 from accredit.attest.canonical import CallDecision, RecordedParams
 from accredit.attest.statements import (
     NO_PARAMS,
-    OF_PROOF,
-    WRITTEN,
-    Call,
     CallRecord,
     Checkpoint,
     Outcome,
     Place,
     PolicyDigest,
     Pruning,
-    RecordedAuthority,
     Statement,
     Times,
     clip_text,
@@ -50,10 +46,10 @@ def decided_again(payload: bytes, policy_digest: str) -> CallDecision:
     )
 
 
-def decision_payload(decided: CallDecision, place: Place, now_ms: int, version: int = WRITTEN) -> bytes:
+def decision_payload(decided: CallDecision, place: Place, now_ms: int) -> bytes:
     """Return the record of a decision; `now_ms` is in unix milliseconds. Raises `AttestationError` for a text that
     can't be encoded."""
-    call, decision = _call_of_version(decided.call, version), decided.decision
+    call, decision = decided.call, decided.decision
     if decided.params.text is not None:
         call = replace(call, params=Raw(decided.params.text))
     reason = None if decision.reason is None else clip_text(decision.reason)
@@ -64,16 +60,14 @@ def decision_payload(decided: CallDecision, place: Place, now_ms: int, version: 
         times=_times(decided.received_ms, now_ms),
         log=place,
         decision=replace(decision, reason=reason, enforced=decision.enforced is not False),
-        authority=_of_version(decided.authority, version),
+        authority=decided.authority,
         token=decided.token,
         policy=PolicyDigest(digest=decided.policy_digest),
     )
-    return encode_statement(Statement(record, decided.params.sha256, version))
+    return encode_statement(Statement(record, decided.params.sha256))
 
 
-def outcome_payload(
-    decided: CallDecision, outcome: Outcome, place: Place, now_ms: int, version: int = WRITTEN
-) -> bytes:
+def outcome_payload(decided: CallDecision, outcome: Outcome, place: Place, now_ms: int) -> bytes:
     """Return the record of an outcome; `now_ms` is in unix milliseconds. Raises `AttestationError` for a text that
     can't be encoded."""
     if outcome.detail is not None:
@@ -81,13 +75,13 @@ def outcome_payload(
     record = CallRecord(
         gateway=decided.gateway,
         phase="outcome",
-        call=_call_of_version(decided.call, version),
+        call=decided.call,
         times=_times(decided.received_ms, now_ms),
         log=place,
         outcome=outcome,
         policy=PolicyDigest(digest=decided.policy_digest),
     )
-    return encode_statement(Statement(record, decided.params.sha256, version))
+    return encode_statement(Statement(record, decided.params.sha256))
 
 
 def unknown_payload(
@@ -97,7 +91,6 @@ def unknown_payload(
     place: Place,
     now_ms: int,
     policy_digest: str,
-    version: int = WRITTEN,
 ) -> bytes:
     """Return the record that closes a call whose writer has died. `decision` is the statement with the call's decision,
     and `record` its predicate.
@@ -113,7 +106,7 @@ def unknown_payload(
         outcome=Outcome(status="unknown", detail=detail),
         policy=record.policy or PolicyDigest(digest=policy_digest),
     )
-    return encode_statement(Statement(closed, decision.sha256, version))
+    return encode_statement(Statement(closed, decision.sha256))
 
 
 def checkpoint_payload(writer: str, count: int, head: str, now_ms: int) -> bytes:
@@ -124,18 +117,6 @@ def checkpoint_payload(writer: str, count: int, head: str, now_ms: int) -> bytes
 def pruning_payload(pruning: Pruning, head: str) -> bytes:
     """Return a note of pruning. `head` is the SHA-256 of the last record that it covers."""
     return encode_statement(Statement(pruning, head))
-
-
-def _of_version(authority: RecordedAuthority | None, version: int) -> RecordedAuthority | None:
-    """Return an authority with only the members that this version has."""
-    if authority is None or version == WRITTEN:
-        return authority
-    return replace(authority, **dict.fromkeys(OF_PROOF))
-
-
-def _call_of_version(call: Call, version: int) -> Call:
-    """Return a call with only the members that this version has."""
-    return call if version == WRITTEN else replace(call, protocol=None, client=None)
 
 
 def _times(received_ms: int, now_ms: int) -> Times:

@@ -2,8 +2,7 @@
 
 The predicates are a call's record (`urn:accredit:tool-call:v3`, `tool-call.v3.schema.json` beside this file), a
 checkpoint of a writer's chain (`urn:accredit:log-checkpoint:v1`), and the note that replaces pruned records
-(`urn:accredit:log-pruning:v1`). Records of versions 1 and 2 can always be read. Version 2 is still written to a store
-whose tables can't keep proofs. A payload is accepted only if:
+(`urn:accredit:log-pruning:v1`). Records of versions 1 and 2 can always be read. A payload is accepted only if:
 
 - [statement] it is one JSON object with the members that in-toto names, the right `_type`, and one subject with a
   SHA-256;
@@ -48,7 +47,7 @@ OutcomeStatus = Literal[
 NO_PARAMS = Raw()
 """The `params` of a call whose arguments are not recorded in full."""
 
-OF_PROOF = ("proof", "proof_sha256", "verifier_id", "request_sha256", "call_sha256", "granted_scope")
+_OF_PROOF = ("proof", "proof_sha256", "verifier_id", "request_sha256", "call_sha256", "granted_scope")
 """The members that version 3 added to `authority`."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -371,7 +370,7 @@ def _has_policy(record: CallRecord) -> bool:
 
 def _says_of_proof(authority: RecordedAuthority | None) -> bool:
     """Return whether an authority has any member that version 3 added."""
-    return authority is not None and any(getattr(authority, name) is not None for name in OF_PROOF)
+    return authority is not None and any(getattr(authority, name) is not None for name in _OF_PROOF)
 
 
 _IS_OF_VERSION = {1: _is_version_1, 2: _is_version_2, 3: _is_version_3}

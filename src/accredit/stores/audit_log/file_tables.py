@@ -8,16 +8,14 @@ The code makes as few statements as it can: each releases the interpreter's lock
 import itertools
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from accredit.attest import Stored
-from accredit.attest.statements import GENESIS, WRITTEN
-from accredit.errors import AttestationError
+from accredit.attest.statements import GENESIS
 from accredit.limits import MAX_LEFT_WRITERS
-from accredit.stores.audit_log.reading import damage_error, key_range, read_entry
-from accredit.stores.audit_log.schema import CALL_KEY, CALL_RUN, HAS_CALL, short
+from accredit.stores.audit_log.reading import entry_in, key_range, open_in
+from accredit.stores.audit_log.schema import OF_CALL, short
 from accredit.stores.audit_log.tables import (
     RECORD,
     WRITER_ID,
@@ -47,7 +45,7 @@ _THESE = (
     " AND writer = (SELECT writer FROM log_writers WHERE name = ?)"
 )
 _OTHERS = "SELECT substr(name, 1, 33) FROM log_writers WHERE over = 0 AND name <> ? ORDER BY writer LIMIT ?"
-_ENTRY = f"e.entry, w.name, e.number, k.id, {short('payload, ed25519, ml_dsa_65, members', 'e.')}"
+_ENTRY = f"w.name, e.number, k.id, {short('payload, ed25519, ml_dsa_65, members', 'e.')}"
 _WITH_NAMES = "LEFT JOIN log_writers w ON w.writer = e.writer LEFT JOIN log_keys k ON k.key = e.key"
 _NEWEST = (
     f"SELECT {_ENTRY} FROM log_entries e {_WITH_NAMES}"
@@ -59,23 +57,11 @@ _OPEN_CALLS = (
     f"SELECT o.call, {_ENTRY} FROM log_open o LEFT JOIN log_entries e ON e.entry = o.entry {_WITH_NAMES} WHERE"
 )
 _OF_WRITER = "o.writer = (SELECT writer FROM log_writers WHERE name = ?) AND o.call > ? ORDER BY o.call LIMIT ?"
-# By runs of the index, as `reader.OF_CALLS` does.
-_OF_CALL = f"""
-SELECT {short("payload")} FROM log_entries WHERE entry IN (
-  WITH RECURSIVE runs (run) AS (
-    SELECT min({CALL_RUN}) FROM log_entries WHERE {HAS_CALL}
-    UNION ALL
-    SELECT (SELECT min({CALL_RUN}) FROM log_entries WHERE {HAS_CALL} AND {CALL_RUN} > run) FROM runs
-    WHERE run IS NOT NULL)
-  SELECT entry FROM runs CROSS JOIN log_entries
-  ON {CALL_RUN} = run AND {HAS_CALL} AND {CALL_KEY} = ?)
-LIMIT ?"""
+_OF_CALL = f"SELECT {short('payload')} FROM log_entries WHERE {OF_CALL} LIMIT ?"
 
 
 class FileTables:
     """`LogTables` in a file. No method waits for anything but the disk."""
-
-    version = WRITTEN
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -110,7 +96,7 @@ class FileTables:
         """Return a chain's end and its newest entry. They belong to one state, as the file's lock is held."""
         end = await self.end_of(name)
         row = self._connection.execute(_NEWEST, (end.writer,)).fetchone()
-        return end, _parse_row(row) if row is not None else None
+        return end, entry_in(*row) if row is not None else None
 
     async def open_among(self, name: str, calls: Sequence[str]) -> set[str]:
         """Return which of these calls are open, and this writer's to close."""
@@ -119,16 +105,16 @@ class FileTables:
 
     async def open_calls(self, name: str, after: str, most: int) -> Sequence[OpenCall]:
         """Return some of a writer's open calls."""
-        return list(map(_open, self._connection.execute(f"{_OPEN_CALLS} {_OF_WRITER}", (name, after, most))))
+        return list(map(open_in, self._connection.execute(f"{_OPEN_CALLS} {_OF_WRITER}", (name, after, most))))
 
     async def payloads_of(self, call: str, most: int) -> Sequence[bytes]:
         """Return the payloads of a call's records, found by the index."""
-        rows = self._connection.execute(_OF_CALL, (key_range(call)[0], most))
+        rows = self._connection.execute(_OF_CALL, (*key_range(call), most))
         return limit_payloads((payload for (payload,) in rows if isinstance(payload, bytes)), most)
 
     async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
         """Return the first open calls, at most eight, with the key `resume`."""
-        return list(map(_open, self._connection.execute(f"{_OPEN_CALLS} o.resume = ? LIMIT 8", (resume,))))
+        return list(map(open_in, self._connection.execute(f"{_OPEN_CALLS} o.resume = ? LIMIT 8", (resume,))))
 
     async def claim(self, name: str, open_call: OpenCall, resume: bytes) -> None:
         """Make the call this writer's. The transaction holds the file's lock, so nobody else can claim it meanwhile."""
@@ -199,24 +185,7 @@ def key_number(connection: sqlite3.Connection, key_id: str) -> int:
 
 def read_stored(connection: sqlite3.Connection, entry: int) -> Stored:
     """Return an entry by its number. Raises `AttestationError` for one that is damaged."""
-    return _parse_row(connection.execute(_AT, (entry,)).fetchone())
-
-
-def _open(row: tuple[Any, ...]) -> OpenCall:
-    call, *entry = row
-    try:
-        decision = _parse_row(tuple(entry))
-    except AttestationError:
-        decision = None
-    return OpenCall(call if isinstance(call, str) else "", decision)
-
-
-def _parse_row(row: tuple[Any, ...]) -> Stored:
-    """Return a row's entry. Raises `AttestationError`."""
-    entry = read_entry(row[0] or 0, *row[1:]).entry
-    if not isinstance(entry, Stored):
-        raise damage_error(f"{row[1]}/{row[2]}")
-    return entry
+    return entry_in(*connection.execute(_AT, (entry,)).fetchone())
 
 
 def _json(calls: Sequence[str]) -> str:

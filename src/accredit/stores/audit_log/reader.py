@@ -32,7 +32,7 @@ from accredit.stores.audit_log.reading import (
     read_entry,
     windows,
 )
-from accredit.stores.audit_log.schema import CALL_KEY, CALL_RUN, HAS_CALL, SHORT_CERTIFICATES, SHORT_PROOF, short
+from accredit.stores.audit_log.schema import OF_CALL, SHORT_CERTIFICATES, SHORT_PROOF, short
 from accredit.stores.audit_log.tables import OpenCall
 from accredit.stores.sqlite.database import check_regular
 
@@ -50,17 +50,6 @@ _OPEN_ROWS = (
 )
 # Two index lookups; with both in one query SQLite would read every row.
 _ENDS = "SELECT coalesce((SELECT min(entry) FROM log_entries), 1), coalesce((SELECT max(entry) FROM log_entries), 0)"
-# Each run is found by one index lookup, whatever numbers the entries of a damaged file have.
-OF_CALLS = f"""
-WHERE entry IN (
-  WITH RECURSIVE runs (run) AS (
-    SELECT min({CALL_RUN}) FROM log_entries WHERE {HAS_CALL}
-    UNION ALL
-    SELECT (SELECT min({CALL_RUN}) FROM log_entries WHERE {HAS_CALL} AND {CALL_RUN} > run) FROM runs
-    WHERE run IS NOT NULL)
-  SELECT entry FROM runs CROSS JOIN log_entries
-  ON {CALL_RUN} = run AND {HAS_CALL} AND {CALL_KEY} >= ? AND {CALL_KEY} < ?)
-ORDER BY entry"""  # noqa: S608 - of constants
 _COLUMNS = "SELECT name FROM pragma_table_info('log_entries')"
 _INDEX = "SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = 'log_calls'"
 _NO_SUCH_TABLE = "no such table"
@@ -230,7 +219,7 @@ class LogFile(LogReader):
         if not self._has_calls:
             yield from self.holding(prefix)
             return
-        for row in self._rows(f"{self._read_all} {OF_CALLS}", *key_range(prefix)):
+        for row in self._rows(f"{self._read_all} WHERE {OF_CALL} ORDER BY entry", *key_range(prefix)):
             yield _read_row(row)
 
     def summaries(self) -> Iterator[NumberedEntry]:

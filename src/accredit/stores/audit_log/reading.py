@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from accredit.attest import (
     CallRecord,
@@ -165,14 +165,9 @@ class LogReader(ABC):
     def summaries(self) -> Iterator[NumberedEntry]:
         """Yield checkpoints and notes of pruning, those of each chain in order."""
 
-    def latest_checkpoints(self) -> Iterable[NumberedEntry]:
-        """Return the latest checkpoint of each chain that has one."""
-        latest: dict[str, NumberedEntry] = {}
-        for each in self.summaries():
-            said = each.statement()
-            if said and isinstance(said.predicate, Checkpoint):
-                latest[said.predicate.writer] = each
-        return latest.values()
+    @abstractmethod
+    def latest_checkpoints(self) -> Iterator[NumberedEntry]:
+        """Yield the latest checkpoint of each chain that has one."""
 
     def covering(self, writer: str, sequence: int) -> NumberedEntry | None:
         """Return the first checkpoint that covers a writer's record, or None."""
@@ -335,6 +330,15 @@ def read_entry(
     members: object, proof: object = None, kind: str = "",
 ) -> NumberedEntry:  # fmt: skip
     """Return the entry in a row. `kind` is the entry's kind according to the store. Raises `AttestationError`."""
+    stored = entry_in(writer, number, key_id, payload, ed25519, ml_dsa_65, members, kind)
+    return NumberedEntry(order, stored, proof if isinstance(proof, bytes | None) else b"")
+
+
+def entry_in(
+    writer: object, number: object, key_id: object, payload: object, ed25519: object, ml_dsa_65: object,
+    members: object, kind: str = "",
+) -> Stored:  # fmt: skip
+    """Return the entry in a row, without what is kept with it. Raises `AttestationError`."""
     if not isinstance(writer, str) or not isinstance(number, int):
         raise AttestationError(NO_PLACE)
     place = f"{writer}/{number}"
@@ -344,8 +348,7 @@ def read_entry(
     if first is None or not isinstance(ml_dsa_65, bytes | None):
         raise damage_error(place)
     second = () if ml_dsa_65 is None else (Signature((key_id or "") + ML_DSA_65_SUFFIX, ml_dsa_65),)
-    kept = proof if isinstance(proof, bytes | None) else b""
-    return NumberedEntry(order, Stored(Envelope(payload, (first, *second)), place, kind), kept)
+    return Stored(Envelope(payload, (first, *second)), place, kind)
 
 
 def open_call(call: object, writer: object, read: Callable[[], NumberedEntry]) -> OpenCall:
@@ -357,6 +360,16 @@ def open_call(call: object, writer: object, read: Callable[[], NumberedEntry]) -
         entry = None
     is_left = not isinstance(writer, str) or not WRITER_ID.fullmatch(writer)
     return OpenCall(call if isinstance(call, str) else "", entry if isinstance(entry, Stored) else None, is_left)
+
+
+def open_in(row: Sequence[Any]) -> OpenCall:
+    """Return a row of the list of open calls as a writer reads it: the call, and the entry of its decision."""
+    call, *entry = row
+    try:
+        decision = entry_in(*entry)
+    except AttestationError:
+        decision = None
+    return OpenCall(call if isinstance(call, str) else "", decision)
 
 
 def damage_error(place: str) -> AttestationError:

@@ -22,7 +22,7 @@ from accredit.attest import (
     outcome_payload,
     unknown_payload,
 )
-from accredit.attest.statements import WRITTEN, has_outcome
+from accredit.attest.statements import has_outcome
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.limits import RECORDS_OF_A_CALL
 from accredit.stores.audit_log.appender import ChainAppender
@@ -200,7 +200,7 @@ class AppendEvents(_OfWriter, frozen=True):
             return [None] * len(events)
         outcomes = [each.decided.call.id for each in events if each.outcome is not None]
         is_open = await tables.open_among(self.writer, outcomes) if outcomes else set[str]()
-        turn = _Turn(ChainAppender(proved, author.signer), is_open, tables.version)
+        turn = _Turn(ChainAppender(proved, author.signer), is_open)
         errors = [turn.append(event) for event in events]
         await self._write(tables, author, turn.change(self.number, events))
         return errors
@@ -249,16 +249,16 @@ class CloseCalls(_OfWriter, frozen=True):
             if isinstance(decided, str):
                 faults.append(decided)
             else:
-                self._close(tail, *decided, version=tables.version)
+                self._close(tail, *decided)
                 closed.append(call)
         if closed:
             await self._write(tables, author, tail.change(closed=closed, closed_of=self.dead))
         last = found[-1].call if len(found) == CLOSED_AT_ONCE else None
         return Closed(last or None, len(faults), faults[0] if faults else "")
 
-    def _close(self, tail: ChainAppender, decision: Statement, record: CallRecord, *, version: int) -> None:
+    def _close(self, tail: ChainAppender, decision: Statement, record: CallRecord) -> None:
         def payload(place: Place) -> bytes:
-            return unknown_payload(decision, record, CUT_OFF, place, self.now_ms, self.policy_digest, version)
+            return unknown_payload(decision, record, CUT_OFF, place, self.now_ms, self.policy_digest)
 
         tail.append(payload, self.now_ms)
 
@@ -313,9 +313,8 @@ class _Turn:
     """Records that are appended together. A forwarded call is open from its decision to its outcome. The outcome of a
     call that is not open is not recorded."""
 
-    def __init__(self, tail: ChainAppender, is_open: set[str], version: int) -> None:
+    def __init__(self, tail: ChainAppender, is_open: set[str]) -> None:
         self._tail = tail
-        self._version = version
         self._is_open = is_open
         self._opened: dict[str, int] = {}
         self._resumes: dict[str, bytes] = {}
@@ -327,9 +326,8 @@ class _Turn:
         call = decided.call.id
         try:
             if outcome is None:
-                proof = decided.proof if self._version == WRITTEN else None
                 number = self._tail.append(
-                    lambda place: decision_payload(decided, place, now_ms, self._version), now_ms, proof
+                    lambda place: decision_payload(decided, place, now_ms), now_ms, decided.proof
                 )
                 if has_outcome(decided.call, decided.decision):
                     self._opened[call] = number
@@ -338,7 +336,7 @@ class _Turn:
                 return None
             if call not in self._opened and call not in self._is_open:
                 return NOT_OPEN
-            self._tail.append(lambda place: outcome_payload(decided, outcome, place, now_ms, self._version), now_ms)
+            self._tail.append(lambda place: outcome_payload(decided, outcome, place, now_ms), now_ms)
         except AttestationError as error:
             return str(error)
         if self._opened.pop(call, None) is None:

@@ -18,6 +18,16 @@ entries that are written together go to the same few pages."""
 CALL_RUN = f"entry >> {_RUN}"
 CALL_KEY = f"substr(payload, instr(payload, X'{CALL_MARK.hex()}') + {len(CALL_MARK)}, {CALL_KEY_CHARS})"
 HAS_CALL = "ml_dsa_65 IS NULL AND payload IS NOT NULL"
+OF_CALL = f"""entry IN (
+  WITH RECURSIVE runs (run) AS (
+    SELECT min({CALL_RUN}) FROM log_entries WHERE {HAS_CALL}
+    UNION ALL
+    SELECT (SELECT min({CALL_RUN}) FROM log_entries WHERE {HAS_CALL} AND {CALL_RUN} > run) FROM runs
+    WHERE run IS NOT NULL)
+  SELECT entry FROM runs CROSS JOIN log_entries
+  ON {CALL_RUN} = run AND {HAS_CALL} AND {CALL_KEY} >= ? AND {CALL_KEY} < ?)"""  # noqa: S608 - of constants
+"""SQL: the condition for the entries of the calls in a `reading.key_range`. Each run is found by one index lookup,
+whatever numbers the entries of a damaged file have."""
 SHORT_PROOF = f"CASE WHEN length(proof) > {MAX_PROOF_BUNDLE_BYTES} OR typeof(proof) = 'text' THEN X'' ELSE proof END"
 """SQL: the proof kept with an entry, or b"" if it is too long to be one."""
 SHORT_CERTIFICATES = (

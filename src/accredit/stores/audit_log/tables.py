@@ -116,11 +116,6 @@ class OpenWriters(NamedTuple):
 class LogTables(Protocol):
     """The tables of a log. All methods raise `StoreUnavailable`. `name` is always a writer's."""
 
-    @property
-    def version(self) -> int:
-        """The version of the records that are written."""
-        ...
-
     async def add_writer(self, name: str) -> None:
         """Add a writer, unless it exists."""
         ...

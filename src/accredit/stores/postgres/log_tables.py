@@ -16,15 +16,14 @@
 
 from collections.abc import Sequence
 from time import monotonic
-from typing import Any
 
 from accredit.attest import Stored
-from accredit.attest.statements import GENESIS, WRITTEN
+from accredit.attest.statements import GENESIS
 from accredit.base.caching import RecentlyUsed
 from accredit.errors import AttestationError
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_RECORDED_CHAINS
 from accredit.stores.audit_log.places import DatabaseLog
-from accredit.stores.audit_log.reading import damage_error, key_range, read_entry
+from accredit.stores.audit_log.reading import NO_PLACE, entry_in, key_range, open_in
 from accredit.stores.audit_log.tables import (
     MAX_RECORDS_OF_A_CALL_BYTES,
     ChainChange,
@@ -37,7 +36,7 @@ from accredit.stores.audit_log.tables import (
     encode_members,
     limit_payloads,
 )
-from accredit.stores.postgres.driver import Connection, DatabaseFailed, Row
+from accredit.stores.postgres.driver import Connection, DatabaseFailed
 from accredit.stores.postgres.schema import CALL_KEY, short
 
 LOG_BURIED_AT_ONCE = 8
@@ -120,8 +119,6 @@ RETURNING writer"""
 class DatabaseTables:
     """`LogTables` in a database, seen over one connection of the writer `own`."""
 
-    version = WRITTEN
-
     def __init__(self, connection: Connection, place: DatabaseLog) -> None:
         self.connection = connection
         self._place = place
@@ -196,11 +193,11 @@ class DatabaseTables:
         (row,) = await self.connection.fetch(_NEWEST, name)
         end, (writer, number, *entry) = ChainEnd(*row[:7]), row[7:]
         self._ends[name] = end
-        return end, None if number is None else _parse_row((writer, number, *entry))
+        return end, None if number is None else entry_in(writer, number, *entry)
 
     async def open_calls(self, name: str, after: str, most: int) -> Sequence[OpenCall]:
         """Return some of a writer's open calls."""
-        return [_open(row) for row in await self.connection.fetch(_OPEN_CALLS, name, after, most)]
+        return [open_in(row) for row in await self.connection.fetch(_OPEN_CALLS, name, after, most)]
 
     async def payloads_of(self, call: str, most: int) -> Sequence[bytes]:
         """Return the payloads of a call's records. The index of each day is searched, as the day in a row may be
@@ -209,7 +206,7 @@ class DatabaseTables:
 
     async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
         """Return the open calls with the key `resume`."""
-        return [_open(row) for row in await self.connection.fetch(_OPEN_BY, resume)]
+        return [open_in(row) for row in await self.connection.fetch(_OPEN_BY, resume)]
 
     async def claim(self, name: str, open_call: OpenCall, resume: bytes) -> None:
         """Make an open call this writer's."""
@@ -299,24 +296,9 @@ async def payloads_of(connection: Connection, call: str, most: int) -> list[byte
 async def read_stored(connection: Connection, writer: int, kind: int, number: int) -> Stored:
     """Return an entry by its place. Raises `AttestationError` for one that is damaged."""
     rows = await connection.fetch(_AT, writer, kind, number)
-    return _parse_row(tuple(rows[0])) if rows else _parse_row((None, number, *(None,) * 5))
-
-
-def _open(row: Row) -> OpenCall:
-    call, *entry = row
-    try:
-        decision = _parse_row(tuple(entry)) if entry[0] is not None else None
-    except AttestationError:
-        decision = None
-    return OpenCall(call, decision)
-
-
-def _parse_row(row: tuple[Any, ...]) -> Stored:
-    """Return a row's entry. Raises `AttestationError`."""
-    entry = read_entry(0, *row).entry
-    if not isinstance(entry, Stored):
-        raise damage_error(f"{row[0]}/{row[1]}")
-    return entry
+    if not rows:
+        raise AttestationError(NO_PLACE)
+    return entry_in(*rows[0])
 
 
 def _entry_columns(entries: Sequence[NewEntry]) -> tuple[list[object], ...]:
