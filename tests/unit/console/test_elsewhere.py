@@ -24,7 +24,7 @@ from accredit.console.elsewhere import (
     read_addresses,
 )
 from accredit.console.journal import Journal
-from accredit.console.unlock import KeyHolder, KeyInFile
+from accredit.console.unlock import KeyHolder
 from accredit.errors import ConfigurationError, DeskError
 from accredit.gateway.front.desk_asks import DeskAsks
 from accredit.gateway.holding import HeldAsks
@@ -165,7 +165,7 @@ async def test_an_ask_that_waits_elsewhere_is_shown_here__and_its_answer_is_brou
     gateway, ask, client = Gateway(), an_ask(), a_client_ask()
     held = await gateway.holding.hold(ask)
     await gateway.holding.hold(client)
-    keys = KeyHolder(KeyInFile(WORLD.owner), unlock_seconds=900)
+    keys = KeyHolder(WORLD.owner, unlock_seconds=900)
     desk = Desk(WORLD.owner.public(), keys, Journal(tmp_path), lambda: NOW)
     shown: list[PendingAsk] = []
     news = asyncio.Event()
