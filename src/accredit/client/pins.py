@@ -39,13 +39,12 @@ from accredit.base.text import excerpt
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import read_file, write_file
 from accredit.keys.places import KNOWN_GATEWAYS, agent_folders
-from accredit.limits import (
-    MAX_IDENTIFIER_LENGTH_BYTES,
-    MAX_KNOWN_GATEWAYS_BYTES,
-    MAX_TOLD_URL_CHARS,
-)
+from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES, MAX_TOLD_URL_CHARS
 from accredit.ratify.strict_json import parse
 from accredit.refusals import GATEWAY_CHANGED
+
+MAX_KNOWN_GATEWAYS_BYTES = 1_048_576
+"""The most bytes of a file of known gateways: some 8,000 of them."""
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORTS = {"http": 80, "https": 443}
