@@ -309,9 +309,6 @@ REVOCATION_CHECK_SECONDS = 0.5
 
 # --- the agent's side -------------------------------------------------------------------------------
 
-MAX_KNOWN_GATEWAYS_BYTES = 1_048_576
-"""The most bytes of a file of known gateways: some 8,000 of them."""
-
 MAX_KNOWN_TARGETS = 4_096
 """The most tools, resources and prompts whose scopes a client remembers. The one learned longest ago is forgotten
 first; its next call is then refused once."""

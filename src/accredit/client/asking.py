@@ -69,8 +69,6 @@ from accredit.ratify import DelegationCert
 from accredit.refusals import BY_WORD, UNTRUSTED_ROOT
 
 if TYPE_CHECKING:  # they take longer to load than all else, and clients of HTTP APIs do without
-    from mcp_types import JSONRPCRequest
-
     from accredit.client.pages import Pages
 
 MAX_HOLDS_OF_ASK = 8
@@ -176,15 +174,14 @@ class Asking:
             if isinstance(name, str):
                 self._words.put(name, _server_words(members))
 
-    def ask_for(self, request: "JSONRPCRequest", refusal: ProofRefused) -> Ask | str:
+    def ask_for(self, method: str, params: dict[str, Any], refusal: ProofRefused) -> Ask | str:
         """Return the ask for a refused call of MCP ([when]). If there is none, return the reason as a text, "" if it
         need not be told."""
-        if request.method not in ASKABLE:
+        if method not in ASKABLE:
             return ""
-        dumped = request.model_dump(by_alias=True, mode="json", exclude_unset=True)
-        sent = self._token_takers.readings(request.method, dumped.get("params") or {})[0]
+        sent = self._token_takers.readings(method, params)[0]
         params = {name: value for name, value in sent.items() if name not in LEG_MEMBERS}
-        return self.ask_about(request.method, str(params.get(TARGET_MEMBER[request.method])), params, refusal)
+        return self.ask_about(method, str(params.get(TARGET_MEMBER[method])), params, refusal)
 
     def ask_about(
         self,
@@ -392,7 +389,20 @@ class Asking:
         return Allowed(chain)
 
     def _not_answered(self, waiting: _Waiting, code: str) -> str:
-        return _not_answered(waiting, code, self._presenter.faults)
+        target = _name_of(waiting.ask)
+        again = f"call {target} again with exactly the same arguments"
+        if waiting.ask.method not in ASKABLE:
+            again = f"send {target} again, exactly as it was"
+        named = f" (code {code})" if code else ""
+        ways = [f"open {waiting.url}{f'/a/{code}' if code else ''}"] if waiting.url else []
+        ways.append(f"run: accredit approve {code}" if code else "run: accredit asked")
+        opens = f"If that page is not signed in, run: accredit desk open {code}".rstrip() + "\n" if waiting.url else ""
+        faults = (f"\nThis agent asks since {one_line(each.what)}: {one_line(each.remedy)}."
+                  for each in self._presenter.faults)  # fmt: skip
+        return (
+            f"{waiting.person} has not answered yet{named}. Tell the user: {', or '.join(ways)}\n"
+            f"{opens}When they say that it is allowed, {again}.{''.join(faults)}"
+        )
 
 
 def asking_at_desk(presenter: ProofPresenter | None, url: str, hold: float) -> Asking | None:
@@ -468,19 +478,3 @@ def denial_message(person: str, code: str) -> str:
 
 def _name_of(ask: Ask) -> str:
     return one_line(ask.target) if ask.method in ASKABLE else in_one_line(ask.method, ask.target, ask.params)
-
-
-def _not_answered(waiting: _Waiting, code: str, faults: Sequence[ConfigurationError]) -> str:
-    target = _name_of(waiting.ask)
-    again = f"call {target} again with exactly the same arguments"
-    if waiting.ask.method not in ASKABLE:
-        again = f"send {target} again, exactly as it was"
-    named = f" (code {code})" if code else ""
-    ways = [f"open {waiting.url}{f'/a/{code}' if code else ''}"] if waiting.url else []
-    ways.append(f"run: accredit approve {code}" if code else "run: accredit asked")
-    opens = f"If that page is not signed in, run: accredit desk open {code}".rstrip() + "\n" if waiting.url else ""
-    return (
-        f"{waiting.person} has not answered yet{named}. Tell the user: {', or '.join(ways)}\n"
-        f"{opens}When they say that it is allowed, {again}."
-        + "".join(f"\nThis agent asks since {one_line(each.what)}: {one_line(each.remedy)}." for each in faults)
-    )

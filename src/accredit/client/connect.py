@@ -325,7 +325,7 @@ class _Connection:
         refusal = refusal_of(message.error)
         if self._asking is None or opened.holding is not None or refusal is None:
             return ""
-        ask = self._asking.ask_for(opened.message, refusal)
+        ask = self._asking.ask_for(opened.method, opened.message.params or {}, refusal)
         if isinstance(ask, str):
             return ask
         opened.holding = self._start(self._hold(self._asking, ask, message, opened))

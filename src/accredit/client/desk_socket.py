@@ -10,7 +10,6 @@ an answer that `asking` checks.
 import asyncio
 import json
 import os
-import socket
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -104,14 +103,3 @@ def _is_own(path: Path) -> bool:
     except OSError:
         return False
     return stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid()
-
-
-def desk_answers(paths: Iterable[Path]) -> bool:
-    """Return whether a desk of this user listens at one of these sockets."""
-    for path in filter(_is_own, paths):
-        with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(DESK_ANSWER_SECONDS)
-            connection.connect(str(path))
-            if is_own(socket_peer(connection)):
-                return True
-    return False

@@ -28,7 +28,7 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Generator, Iterable, Mapping, MutableMapping
+from collections.abc import Generator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
@@ -38,13 +38,13 @@ from accredit.base.addresses import without_slash
 from accredit.base.text import excerpt
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import read_file, write_file
-from accredit.limits import (
-    MAX_IDENTIFIER_LENGTH_BYTES,
-    MAX_KNOWN_GATEWAYS_BYTES,
-    MAX_TOLD_URL_CHARS,
-)
+from accredit.keys.places import KNOWN_GATEWAYS, agent_folders
+from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES, MAX_TOLD_URL_CHARS
 from accredit.ratify.strict_json import parse
 from accredit.refusals import GATEWAY_CHANGED
+
+MAX_KNOWN_GATEWAYS_BYTES = 1_048_576
+"""The most bytes of a file of known gateways: some 8,000 of them."""
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORTS = {"http": 80, "https": 443}
@@ -163,9 +163,11 @@ class GatewayPin:
             _log.warning("the gateway's id is pinned for this process only: %s", error.what)
 
 
-def read_known(files: Iterable[Path]) -> dict[str, str]:
-    """Return the ids that several files remember, by URL. Raises `ConfigurationError` for one that can't be read."""
-    return {url: id for file in files for url, id in _read(file).items()}
+def gateways_met(folder: Path) -> dict[str, str]:
+    """Return the gateways that the agents in the person's folder have met, adopted ones included: ids by URL. Raises
+    `ConfigurationError`."""
+    folders = reversed(agent_folders(folder))
+    return {url: id for each in folders for url, id in _read(each / KNOWN_GATEWAYS).items()}
 
 
 def shown_url(url: str) -> str:

@@ -322,11 +322,9 @@ class ProofPresenter:
         bound_to, chain = scope if bound_to is None else bound_to, tries.chains[0]
         return self.prove(tries.call, bound_to, verifier_id, challenge=challenge, chain=chain)
 
-    def chain_for(
-        self, scope: str, call: GuardedCall | None = None, verifier_id: str = "", also: Collection[str] = ()
-    ) -> Chain:
+    def chain_for(self, scope: str, call: GuardedCall | None = None, verifier_id: str = "") -> Chain:
         """Return the first of `chains_for`. Raises `ConfigurationError` if there is none."""
-        chains = self.chains_for(scope, call, verifier_id, also=also)
+        chains = self.chains_for(scope, call, verifier_id)
         if not chains:
             raise _nothing_to_present()
         return chains[0]
@@ -366,14 +364,13 @@ class ProofPresenter:
         *,
         challenge: Challenge | None = None,
         chain: Chain = (),
-        also: Collection[str] = (),
     ) -> dict[str, object]:
         """Return a fresh proof of one call, in the form of `_meta.ratify_proof`.
 
         It is bound to `call`, its `scope` ("" for a list) and the gateway `verifier_id`; if that is "", it is bound to
         nothing. Without a `challenge` of the gateway it signs one that is made here (Option A of Ratify). It presents
-        `chain`, by default the one that `chain_for` returns; `also` are further scopes to cover. Raises
-        `ConfigurationError` if there is no delegation, or a `verifier_id` is missing ([exact-call]).
+        `chain`, by default the one that `chain_for` returns. Raises `ConfigurationError` if there is no delegation, or
+        a `verifier_id` is missing ([exact-call]).
         """
         if not verifier_id and not self._unbound:
             raise ConfigurationError(
@@ -384,7 +381,7 @@ class ProofPresenter:
         nonce = challenge.challenge if challenge is not None else self._draw(CHALLENGE_BYTES)
         # The gateway compares our challenge with its clock, which may be behind; its own it accepts at any time.
         signed_at = self._clock() - (CLOCK_LEAD_SECONDS if challenge is None else 0)
-        chain = chain or self.chain_for(scope, call, verifier_id, also)
+        chain = chain or self.chain_for(scope, call, verifier_id)
         bundle = present(chain, self._signer, nonce, signed_at, session_context=context)
         return bundle.to_dict()
 

@@ -23,7 +23,6 @@ from mcp_types import (
     GetPromptResult,
     InputRequiredResult,
     InputResponseRequestParams,
-    JSONRPCRequest,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
@@ -307,7 +306,7 @@ async def _is_allowed(
 ) -> bool:
     """Ask a person about a refused call, and return whether they allow it. If they do not, the refusal says why."""
     sent = params.model_dump(by_alias=True, mode="json", exclude_none=True)
-    ask = asking.ask_for(JSONRPCRequest(jsonrpc="2.0", id=0, method=method, params=sent), refusal)
+    ask = asking.ask_for(method, sent, refusal)
     return await asking.is_allowed(ask, refusal, say)
 
 

@@ -36,6 +36,14 @@ def find_desk(paths: Iterable[Path]) -> socket.socket | None:
     return None
 
 
+def desk_runs(paths: Iterable[Path]) -> bool:
+    """Return whether a desk of this user listens at one of these sockets."""
+    connection = find_desk(paths)
+    if connection is not None:
+        connection.close()
+    return connection is not None
+
+
 def tell_desk(paths: Sequence[Path], request: Mapping[str, object]) -> Mapping[str, Any]:
     """Send a request to the first desk that listens at one of `paths`, and return its answer. Raises `DeskError` if the
     desk refuses, and `ConfigurationError` if no desk answers."""

@@ -19,7 +19,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from email.utils import parsedate_to_datetime
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
@@ -30,9 +29,7 @@ from accredit.base.addresses import is_loopback_host
 from accredit.base.clock import unix_ms
 from accredit.base.values import members_of
 from accredit.errors import ConfigurationError
-from accredit.keys import read_file
-from accredit.keys.places import KNOWN_GATEWAYS, agent_folders
-from accredit.limits import HEALTH_SECONDS, MAX_ASKED_LISTS, MAX_HEALTH_BYTES, MAX_KNOWN_GATEWAYS_BYTES
+from accredit.limits import HEALTH_SECONDS, MAX_ASKED_LISTS, MAX_HEALTH_BYTES
 from accredit.net.fetch import trust
 
 HEALTH_FRESH_SECONDS = 2.0
@@ -48,26 +45,6 @@ _STATUSES = ("ok", "not ready", "draining")
 _MAX_PARTS = 100
 _LATE = f"no answer within {HEALTH_SECONDS:g} s"
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "accredit"}
-
-
-def read_known(file: Path) -> Mapping[str, str]:
-    """Return the gateways that agents of this person have met: ids by URL. Raises `ConfigurationError`."""
-    if not file.exists():
-        return {}
-    try:
-        return msgspec.json.decode(read_file(file, MAX_KNOWN_GATEWAYS_BYTES).data, type=dict[str, str])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise ConfigurationError(f"{file} is not an object of gateways' ids by URL", "repair it or delete it") from None
-
-
-def gateways_met(folder: Path) -> Mapping[str, str]:
-    """Return the gateways that the agents in the person's folder have met, adopted ones included: ids by URL. Raises
-    `ConfigurationError`."""
-    return {
-        url: gateway
-        for each in reversed(agent_folders(folder))
-        for url, gateway in read_known(each / KNOWN_GATEWAYS).items()
-    }
 
 
 class GatewayHealth(Struct, frozen=True, kw_only=True):

@@ -16,12 +16,11 @@ from reading this process's memory (`serving`).
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from typing import Literal
 
 from accredit.console.prompts import Prompt
 from accredit.errors import ConfigurationError, DeskError
-from accredit.keys import LockedKeyFile, PrivateKeyFile, read_key
+from accredit.keys import LockedKeyFile, PrivateKeyFile
 from accredit.keys.passphrase import passphrase_bytes, unlock, wipe
 from accredit.ratify import HybridSigner
 
@@ -34,35 +33,16 @@ MAX_PASSPHRASE_TRIES = 3
 KeyState = Literal["open", "unlocked", "asking", "locked"]
 
 
-class KeyInFile:
-    """The person's private key, as stored in its file. `person` is its public half."""
-
-    def __init__(self, key: PrivateKeyFile | LockedKeyFile) -> None:
-        self._key = key
-        self.person = key.public()
-
-    @classmethod
-    def read(cls, path: Path) -> "KeyInFile":
-        """Read a private key's file. Raises `ConfigurationError`."""
-        key = read_key(path)
-        if not isinstance(key, PrivateKeyFile | LockedKeyFile):
-            raise ConfigurationError(f"{path} is {key.name}'s public key, which can't sign", "name the private key")
-        return cls(key)
-
-    @property
-    def is_encrypted(self) -> bool:
-        """Whether signing takes a passphrase."""
-        return isinstance(self._key, LockedKeyFile)
-
-    def open(self, passphrase: str | None) -> HybridSigner:
-        """Decrypt the key, which takes a while. Raises `ConfigurationError` for a wrong passphrase."""
-        if isinstance(self._key, PrivateKeyFile):
-            return self._key.signer()
-        typed = passphrase_bytes(passphrase or "")
-        try:
-            return unlock(self._key, typed).signer()
-        finally:
-            wipe(typed)
+def open_key(key: PrivateKeyFile | LockedKeyFile, passphrase: str) -> HybridSigner:
+    """Return the signer of a key, which is decrypted if needed; that takes a while. Raises `ConfigurationError` for a
+    wrong passphrase."""
+    if isinstance(key, PrivateKeyFile):
+        return key.signer()
+    typed = passphrase_bytes(passphrase)
+    try:
+        return unlock(key, typed).signer()
+    finally:
+        wipe(typed)
 
 
 class KeyHolder:
@@ -70,7 +50,7 @@ class KeyHolder:
 
     def __init__(
         self,
-        key: KeyInFile,
+        key: PrivateKeyFile | LockedKeyFile,
         *,
         unlock_seconds: int | None,
         prompt: Prompt | None = None,
@@ -78,6 +58,7 @@ class KeyHolder:
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._key = key
+        self._is_encrypted = isinstance(key, LockedKeyFile)
         self._unlock_seconds = unlock_seconds
         self._prompt = prompt
         self._passphrase = passphrase
@@ -96,7 +77,7 @@ class KeyHolder:
     @property
     def is_for_each(self) -> bool:
         """Whether every signature needs the passphrase."""
-        return self._key.is_encrypted and self._unlock_seconds is None
+        return self._is_encrypted and self._unlock_seconds is None
 
     @property
     def wanted_for(self) -> str:
@@ -107,7 +88,7 @@ class KeyHolder:
     def state(self) -> KeyState:
         """The key's state. It is `open` for a key without a passphrase, and `asking` while a signature waits for
         one."""
-        if not self._key.is_encrypted:
+        if not self._is_encrypted:
             return "open"
         if self._wanted is not None and not self._wanted.done():
             return "asking"
@@ -123,8 +104,8 @@ class KeyHolder:
     async def signer(self, text: str, *, each: bool) -> HybridSigner:
         """Return the key for one signature, which `text` describes. If the passphrase is needed, wait for it first.
         Raises `DeskError`."""
-        if not self._key.is_encrypted:
-            return await asyncio.to_thread(self._key.open, None)
+        if not self._is_encrypted:
+            return await asyncio.to_thread(open_key, self._key, "")
         async with self._asking:
             if self._open is not None and not each:
                 return self._open
@@ -167,7 +148,7 @@ class KeyHolder:
     async def _opened(self, text: str, *, each: bool) -> HybridSigner:
         locks = self._locks
         if self._passphrase is not None:
-            opened = await asyncio.to_thread(self._key.open, self._passphrase)
+            opened = await asyncio.to_thread(open_key, self._key, self._passphrase)
         else:
             opened = await self._asked(text, each=each)
         if locks != self._locks:
@@ -218,7 +199,7 @@ class KeyHolder:
         """Open the key; note a wrong passphrase, for the page. Raises `ConfigurationError`."""
         self.has_failed = False
         try:
-            return await asyncio.to_thread(self._key.open, passphrase)
+            return await asyncio.to_thread(open_key, self._key, passphrase)
         except ConfigurationError:
             self.has_failed = True
             self._on_change()

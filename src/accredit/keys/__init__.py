@@ -23,6 +23,7 @@ from accredit.keys.load import (
     public_keys_in,
     public_path,
     read_key,
+    read_private_key,
     unlock_key,
     write_key,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "read_file",
     "read_key",
     "read_once",
+    "read_private_key",
     "reading",
     "reading_alike",
     "replace_file",

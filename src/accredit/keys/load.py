@@ -188,20 +188,24 @@ AskPassphrase = Callable[[KeyFile], bytearray]
 def load_signing_key(path: Path, ask: AskPassphrase | None = None) -> SigningKey:
     """Read a private key file, ready to sign. Raises `ConfigurationError`, also if the key is encrypted and there is
     nobody to ask for the passphrase."""
-    key = _read_private(path, ask)
+    key = _read_open(path, ask)
     return SigningKey(key.public(), key.signer())
 
 
-def _read_private(path: Path, ask: AskPassphrase | None) -> PrivateKeyFile:
+def read_private_key(path: Path) -> PrivateKeyFile | LockedKeyFile:
+    """Read a private key file, which may be encrypted. Raises `ConfigurationError`."""
     key = read_key(path)
-    if isinstance(key, LockedKeyFile):
-        key = unlock_key(path, key, ask)
-    if not isinstance(key, PrivateKeyFile):
+    if not isinstance(key, PrivateKeyFile | LockedKeyFile):
         raise ConfigurationError(
             f"{path} is {key.name}'s public key, which can't sign",
             "name the private key: the same path without .pub",
         )
     return key
+
+
+def _read_open(path: Path, ask: AskPassphrase | None) -> PrivateKeyFile:
+    key = read_private_key(path)
+    return unlock_key(path, key, ask) if isinstance(key, LockedKeyFile) else key
 
 
 def unlock_key(path: Path, key: LockedKeyFile, ask: AskPassphrase | None) -> PrivateKeyFile:
@@ -232,7 +236,7 @@ def log_key(key: KeyFile) -> LogKey:
 
 def load_log_signer(path: Path) -> LogSigner:
     """Read a gateway's private key file, ready to sign the log. Raises `ConfigurationError`."""
-    key = _read_private(path, None)
+    key = _read_open(path, None)
     if key.kind != "gateway":
         raise ConfigurationError(
             f"{path} is the key of {key.name}, a {key.kind}, and a gateway signs the log",

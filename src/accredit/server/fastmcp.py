@@ -135,10 +135,9 @@ class ProofGuard(Guard, Middleware):
             return nullcontext()
         found = await self._find(server, method, target, message.meta)
         try:
-            self._judge.check_within(allowed, method, target, arguments, found)
+            return self._judge.within(allowed, method, target, arguments, found)
         except (ProofRefused, TokenError) as error:
             raise to_mcp_error(error) from None
-        return self._judge.standing_within(allowed, found)
 
     async def _find(self, server: FastMCP[Any], method: str, target: str, meta: Any) -> TargetInfo:
         text = extract_version_spec(meta)

@@ -145,18 +145,18 @@ class Judge:
         standing.entered = True
         return True
 
-    def check_within(self, allowed: Allowed, method: str, target: str, arguments: object, found: TargetInfo) -> None:
+    def within(
+        self, allowed: Allowed, method: str, target: str, arguments: object, found: TargetInfo
+    ) -> AbstractContextManager[None]:
         """Check that an allowed call, while it runs, may make this other call on the same authority (`policy.within`).
-
-        Raises `ProofRefused` and `TokenError`.
-        """
+        Return the context to run that in, as `standing` does. Raises `ProofRefused` and `TokenError`."""
         call = _call_within(method, target, arguments)
         self._check_found(call, found, allowed.token)
-        if self._proofs is None:
-            return
-        now, policy = self._clock(), _policy(self._proofs, call, found)
-        check_within(call, allowed.authority, policy, now)
-        _check_given(call, found, allowed.authority, policy, now)
+        if self._proofs is not None:
+            now, policy = self._clock(), _policy(self._proofs, call, found)
+            check_within(call, allowed.authority, policy, now)
+            _check_given(call, found, allowed.authority, policy, now)
+        return self._runs(_Standing(self, allowed, entered=True), found)
 
     def view(self, allowed: Allowed) -> ListView:
         """Return the sender's view of lists: which items are shown, and how they are annotated."""
@@ -197,10 +197,6 @@ class Judge:
         """Return a context manager to use while a request runs. Within it, `decided` returns `allowed`, and
         `current_authority` returns its authority. None stands for an undecided request."""
         return self._runs(_Standing(self, allowed), allowed.found if allowed is not None else TargetInfo())
-
-    def standing_within(self, allowed: Allowed, found: TargetInfo) -> AbstractContextManager[None]:
-        """Do the same while a call runs that an allowed call makes by itself."""
-        return self._runs(_Standing(self, allowed, entered=True), found)
 
     @contextlib.contextmanager
     def _runs(self, standing: "_Standing", found: TargetInfo) -> Generator[None]:

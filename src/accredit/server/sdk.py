@@ -147,10 +147,9 @@ class ProofGuard(Guard, Extension):
         if judge.enters(method, target, arguments) and found.entry == allowed.found.entry:
             return nullcontext()
         try:
-            judge.check_within(allowed, method, target, arguments, found)
+            return judge.within(allowed, method, target, arguments, found)
         except (ProofRefused, TokenError) as error:
             raise ToolError(to_mcp_error(error).error.message) from None
-        return judge.standing_within(allowed, found)
 
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from accredit.app.pid_file import serving
 from accredit.base.text import one_line
 from accredit.config import load, named_files
-from accredit.console.client import find_desk
+from accredit.console.client import desk_runs
 from accredit.console.settings import find_key, read_settings
 from accredit.gateway import HttpUpstream
 from accredit.keys import public_path
@@ -87,9 +87,7 @@ def _processes(place: UpPlace) -> Iterator[_Step]:
     gateway = serving(place.file) if place.is_there else None
     what = f"the gateway that runs, process {gateway.pid}" if gateway is not None else "run the gateway until Ctrl-C"
     yield _Step(what, "" if gateway is not None else _line("serve", "--config", str(place.file)), gateway is not None)
-    desk = find_desk(desk_sockets(os.environ, os.geteuid()))
-    if desk is not None:
-        desk.close()
+    if desk_runs(desk_sockets(os.environ, os.geteuid())):
         yield _Step("the desk that runs", done=True)
     else:
         yield _Step("run the desk beside it", _line("desk", "--config", str(place.file)))

@@ -16,8 +16,8 @@ from accredit.console.lists import list_places, people_in, revoked_ids, see_list
 from accredit.console.names import known_names, set_name
 from accredit.console.past import PastDecisions
 from accredit.console.settings import find_key, read_settings
-from accredit.console.unlock import KeyInFile
 from accredit.errors import ConfigurationError, WireError
+from accredit.keys import read_key
 from accredit.keys.places import config_folder, state_folder
 from accredit.pins.shown import visible_text
 from accredit.ratify.constraints import Constraint, read_constraint
@@ -89,7 +89,7 @@ def _grants() -> dict[str, Entry]:
     entries = [each for each in read_journal(state_folder(os.environ)) if each["event"] == "allowed"]
     if not entries:
         return {}
-    person = KeyInFile.read(find_key(read_settings(os.environ))).person
+    person = read_key(find_key(read_settings(os.environ))).public()
     past = PastDecisions(entries, person.public_key)
     if past.unsigned:
         many = "1 entry has" if past.unsigned == 1 else f"{past.unsigned} entries have"
@@ -104,7 +104,7 @@ class _Lists:
         settings = read_settings(os.environ)
         places, keys = list_places(settings), people_in(settings.folder)
         with suppress(ConfigurationError):  # a key that is named elsewhere, or none
-            person = KeyInFile.read(find_key(settings)).person
+            person = read_key(find_key(settings)).public()
             keys[person.id] = person.public_key
         self._seen = see_lists(places, keys.get)
         unread = [each for each in self._seen if each.fault and each.issuer_id in ("", *keys)]  # others' are not these

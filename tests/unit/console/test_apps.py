@@ -14,7 +14,7 @@ from accredit.console.apps import AppsPart
 from accredit.console.desk import Desk
 from accredit.console.journal import Journal, read_journal
 from accredit.console.names import read_names
-from accredit.console.unlock import KeyHolder, KeyInFile
+from accredit.console.unlock import KeyHolder
 from accredit.errors import AccreditError, DeskError, ProofRefused
 from accredit.keys.places import APPS
 
@@ -27,7 +27,7 @@ class Page:
     def __init__(self, folder: Path, ask: ClientAsk | None = None, check: Callable[[ClientAsk], None] | None = None):
         self.folder, self.gateway, self.ask = folder, Gateway(), ask or a_client_ask()
         self.journal = Journal(folder / "state")
-        holder = KeyHolder(KeyInFile(WORLD.owner), unlock_seconds=900)
+        holder = KeyHolder(WORLD.owner, unlock_seconds=900)
         self.desk = Desk(WORLD.owner.public(), holder, self.journal, lambda: NOW)
         self.part = AppsPart(self.desk, [self.gateway.reached()], folder, check or (lambda ask: None))
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from accredit.base.clock import unix_seconds
+from accredit.client.pins import gateways_met
 from accredit.console import gateways
-from accredit.console.gateways import MAX_ASKED_GATEWAYS, GatewayHealth, Gateways, read_known
+from accredit.console.gateways import MAX_ASKED_GATEWAYS, GatewayHealth, Gateways
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_HEALTH_BYTES
 
@@ -157,11 +158,11 @@ def test_of_many_gateways_some_are_asked__and_the_others_counted(port: int) -> N
 
 def test_a_file_of_known_gateways_that_is_none_is_said_to_be(tmp_path: Path) -> None:
     file = tmp_path / "known_gateways.json"
-    assert read_known(file) == {}
+    assert gateways_met(tmp_path) == {}
     for text in ("[]", '{"a": 1}', "x", "[" * 10_000):
         file.write_text(text, "utf-8")
-        with pytest.raises(ConfigurationError, match="not an object"):
-            read_known(file)
-        assert Gateways(lambda: read_known(file)).addresses() == {}
+        with pytest.raises(ConfigurationError, match="is not"):
+            gateways_met(tmp_path)
+        assert Gateways(lambda: gateways_met(tmp_path)).addresses() == {}
     file.write_text('{"http://a/": "id"}', "utf-8")
-    assert read_known(file) == {"http://a/": "id"}
+    assert gateways_met(tmp_path) == {"http://a/": "id"}

@@ -16,7 +16,7 @@ from accredit.console.book import DENIED_SECONDS, PendingAsk
 from accredit.console.desk import Choice, Desk, needs_each
 from accredit.console.journal import Journal
 from accredit.console.past import values_of
-from accredit.console.unlock import KeyHolder, KeyInFile
+from accredit.console.unlock import KeyHolder
 from accredit.errors import DeskError
 from accredit.keys import PrivateKeyFile, lock_key
 from accredit.limits import CLOCK_LEAD_SECONDS
@@ -56,7 +56,7 @@ class Place:
     ) -> None:
         self.now = NOW
         self.journal = Journal(folder)
-        key = KeyInFile(owner if prompt is None else lock_key(owner, bytearray(b"word")))
+        key = owner if prompt is None else lock_key(owner, bytearray(b"word"))
         self.keys = KeyHolder(key, unlock_seconds=unlock_seconds, prompt=prompt)
         self.desk = Desk(owner.public(), self.keys, self.journal, lambda: self.now)
 

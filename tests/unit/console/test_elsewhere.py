@@ -24,7 +24,7 @@ from accredit.console.elsewhere import (
     read_addresses,
 )
 from accredit.console.journal import Journal
-from accredit.console.unlock import KeyHolder, KeyInFile
+from accredit.console.unlock import KeyHolder
 from accredit.errors import ConfigurationError, DeskError
 from accredit.gateway.front.desk_asks import DeskAsks
 from accredit.gateway.holding import HeldAsks
@@ -165,7 +165,7 @@ async def test_an_ask_that_waits_elsewhere_is_shown_here__and_its_answer_is_brou
     gateway, ask, client = Gateway(), an_ask(), a_client_ask()
     held = await gateway.holding.hold(ask)
     await gateway.holding.hold(client)
-    keys = KeyHolder(KeyInFile(WORLD.owner), unlock_seconds=900)
+    keys = KeyHolder(WORLD.owner, unlock_seconds=900)
     desk = Desk(WORLD.owner.public(), keys, Journal(tmp_path), lambda: NOW)
     shown: list[PendingAsk] = []
     news = asyncio.Event()
@@ -189,9 +189,7 @@ async def test_an_ask_that_waits_elsewhere_is_shown_here__and_its_answer_is_brou
 @pytest.mark.holds("console/elsewhere", "bounds")
 def test_a_gateway_that_answers_at_once_has_no_desk_ask_and_sign_without_end(tmp_path: Path) -> None:
     gateway = Gateway(httpx2.Response(200, content=b'{"codes": []}'))
-    desk = Desk(
-        WORLD.owner.public(), KeyHolder(KeyInFile(WORLD.owner), unlock_seconds=900), Journal(tmp_path), lambda: NOW
-    )
+    desk = Desk(WORLD.owner.public(), KeyHolder(WORLD.owner, unlock_seconds=900), Journal(tmp_path), lambda: NOW)
 
     async def watch_for(seconds: float) -> None:
         watching = asyncio.create_task(Watch(gateway.reached(), desk, lambda _: None).run())

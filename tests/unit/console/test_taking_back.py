@@ -21,7 +21,7 @@ from accredit.console.lists import OWN_LIST, ListPlace, list_places
 from accredit.console.people import People
 from accredit.console.people_part import PeoplePart, RevocationContext, _sentence
 from accredit.console.settings import DeskSettings
-from accredit.console.unlock import KeyHolder, KeyInFile
+from accredit.console.unlock import KeyHolder
 from accredit.errors import DeskError
 from accredit.gateway.front.desk_asks import DeskAsks
 from accredit.gateway.holding import HeldAsks
@@ -43,7 +43,7 @@ def part_in(
     write_key(folder / "owner.key", WORLD.owner)
     save_delegation(folder / "one.json", (WORLD.grant("comms:email:send", begins=5, ends=NOW * 2),))
     journal = Journal(folder / "state")
-    holder = KeyHolder(KeyInFile(WORLD.owner), unlock_seconds=900)
+    holder = KeyHolder(WORLD.owner, unlock_seconds=900)
     desk = Desk(WORLD.owner.public(), holder, journal, lambda: NOW)
     lists = [ListPlace(each, str(each)) for each in places]
     gateways = Gateways(dict)

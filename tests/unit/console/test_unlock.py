@@ -5,13 +5,13 @@ import asyncio
 import pytest
 from tests.world.delegations import NOW
 
-from accredit.console.unlock import MAX_PASSPHRASE_TRIES, KeyHolder, KeyInFile
+from accredit.console.unlock import MAX_PASSPHRASE_TRIES, KeyHolder
 from accredit.errors import ConfigurationError, DeskError
 from accredit.keys import lock_key, make_key
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("console/unlock")]
 OWNER = make_key("human", "Ada", NOW)
-LOCKED = KeyInFile(lock_key(OWNER, bytearray(b"open sesame")))
+LOCKED = lock_key(OWNER, bytearray(b"open sesame"))
 WORD = "open sesame"
 
 
@@ -33,7 +33,7 @@ class Typing:
 
 @pytest.mark.holds("console/unlock", "plain-key")
 async def test_a_key_without_a_passphrase_is_open() -> None:
-    holder = KeyHolder(KeyInFile(OWNER), unlock_seconds=None)
+    holder = KeyHolder(OWNER, unlock_seconds=None)
     assert holder.state == "open"
     assert (await holder.signer("x", each=True)).id == OWNER.id
 

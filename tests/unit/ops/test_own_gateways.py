@@ -9,7 +9,7 @@ import pytest
 
 from accredit.app.pid_file import PidFile
 from accredit.cli.actions.desk import desk_sources
-from accredit.console.gateways import gateways_met
+from accredit.client.pins import gateways_met
 from accredit.console.names import known_names, set_name
 from accredit.console.settings import read_settings
 from accredit.errors import ConfigurationError

@@ -29,9 +29,9 @@ from accredit.consent.shown import in_one_line, in_quotes, one_word
 from accredit.console.desk import Choice, signed_certificate
 from accredit.console.names import known_names
 from accredit.console.settings import find_key, read_settings
-from accredit.console.unlock import KeyInFile
 from accredit.console.views import Circumstances, Described, describe, preview
 from accredit.errors import AccreditError, ConfigurationError, ConsentError, DeskError
+from accredit.keys import load_signing_key
 from accredit.keys.places import config_folder
 from accredit.pins.shown import visible_text
 from accredit.terminal import wording as words
@@ -123,12 +123,10 @@ def _deny(code: str) -> int:
 
 
 def _sign(ask: Ask, offer: Offer, passphrase_file: Path | None) -> int:
-    path = find_key(read_settings(os.environ))
-    key = KeyInFile.read(path)
-    passphrase = passphrase_source(passphrase_file)(key.person).decode() if key.is_encrypted else None
-    signer, now = key.open(passphrase), unix_seconds()
+    key = load_signing_key(find_key(read_settings(os.environ)), passphrase_source(passphrase_file))
+    now = unix_seconds()
     try:
-        cert = signed_certificate(signer, ask, offer, Choice(offer.key), now)
+        cert = signed_certificate(key.signer, ask, offer, Choice(offer.key), now)
         answer = Answer(ask=ask.digest.hex(), decision="allow", certificates=(cert,))
         chain_allowed(answer, ask, now)
         ask_desk({"deliver": answer.to_dict()})

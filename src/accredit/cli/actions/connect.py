@@ -88,8 +88,8 @@ def _desk(ask: str | None, hold: float) -> "tuple[tuple[Path, ...], DeskStarter 
     """Return the possible sockets of the desk, and what starts a desk if the person's settings say so. There are no
     sockets if nobody is to be asked. Unless `--ask auto` is given or the settings start a desk, a desk must run or have
     run before. Raises `ConfigurationError`."""
-    from accredit.client.desk_socket import desk_answers
     from accredit.client.desk_start import DeskStarter
+    from accredit.console.client import desk_runs
     from accredit.console.settings import read_settings
     from accredit.keys.places import desk_journal, desk_sockets
 
@@ -101,7 +101,7 @@ def _desk(ask: str | None, hold: float) -> "tuple[tuple[Path, ...], DeskStarter 
     paths = desk_sockets(os.environ, os.geteuid())
     starter = DeskStarter(os.environ) if read_settings(os.environ).start else None
     may_come = ask == "auto" or starter is not None or desk_journal(os.environ).exists()
-    return (paths if may_come or desk_answers(paths) else ()), starter
+    return (paths if may_come or desk_runs(paths) else ()), starter
 
 
 def _check(url: str, key: Path | None, delegation: list[Path] | None, ask: str | None, *, may_ask: bool) -> None:

@@ -18,15 +18,15 @@ from pathlib import Path
 import click
 
 from accredit.base.clock import unix_seconds
-from accredit.client.pins import GatewayPin, PinsInUse, read_known
+from accredit.client.pins import GatewayPin, PinsInUse, gateways_met
 from accredit.consent.asks import read_code
 from accredit.consent.held import ClientAsk, client_grant
 from accredit.console.apps import app_facts, find_app, let_in, sign_for_app, turn_away
 from accredit.console.elsewhere import GatewayElsewhere, read_addresses
 from accredit.console.settings import find_key, read_settings
-from accredit.console.unlock import KeyInFile
 from accredit.errors import AccreditError, ConfigurationError, ConsentError, DeskError
-from accredit.keys.places import KNOWN_GATEWAYS, agent_folders
+from accredit.keys import load_signing_key
+from accredit.keys.places import KNOWN_GATEWAYS
 from accredit.ratify import HybridSigner
 from accredit.terminal import wording as words
 from accredit.terminal.layout import fact_rows
@@ -42,16 +42,16 @@ def run_connect_app(*, code: str, at: Sequence[str], gateway_id: str, passphrase
     addresses = read_addresses(at or settings.at)
     if not addresses:
         raise ConfigurationError("no gateway is named", "name it: --at URL, or at = [URL] under [desk] in desk.toml")
-    key = KeyInFile.read(find_key(settings))
+    path = find_key(settings)
     try:
         plain = read_code(code)
     except ConsentError as error:
         raise ConfigurationError(str(error), "type it as the page shows it") from None
-    signer = key.open(passphrase_source(passphrase_file)(key.person).decode() if key.is_encrypted else None)
-    gateways = [GatewayElsewhere(url, key.person.id, unix_seconds) for url in addresses]
+    key = load_signing_key(path, passphrase_source(passphrase_file))
+    gateways = [GatewayElsewhere(url, key.about.id, unix_seconds) for url in addresses]
     check = partial(check_gateway, settings.folder, named=gateway_id)
     try:
-        return asyncio.run(_connect(gateways, plain, signer, check, settings.folder))
+        return asyncio.run(_connect(gateways, plain, key.signer, check, settings.folder))
     except DeskError:
         raise
     except AccreditError as error:
@@ -86,8 +86,8 @@ def check_gateway(folder: Path, ask: ClientAsk, *, named: str = "") -> None:
     """Pin the id of the gateway that asks to the app's endpoint. `named` is the id that the person names, ""
     for none. Raises `ProofRefused` for another id than is pinned there, and for one that is known under another URL;
     `DeskError` and `ConfigurationError` where the known gateways can't be looked at."""
-    met = read_known(each / KNOWN_GATEWAYS for each in agent_folders(folder))
+    pin = GatewayPin(named, url=ask.endpoint, file=folder / KNOWN_GATEWAYS, met=gateways_met(folder))
     try:
-        GatewayPin(named, url=ask.endpoint, file=folder / KNOWN_GATEWAYS, met=met).meet(ask.gateway.id)
+        pin.meet(ask.gateway.id)
     except PinsInUse as error:
         raise DeskError("busy", str(error)) from None

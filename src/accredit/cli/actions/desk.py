@@ -17,11 +17,11 @@ from accredit.app.pid_file import is_served
 from accredit.attest import LogKey, RecordKey
 from accredit.base.private_memory import keep_memory_private
 from accredit.cli.actions.connect_app import check_gateway
+from accredit.client.pins import gateways_met
 from accredit.config import gateway_id, load
 from accredit.config.listen import url_here
 from accredit.console.client import find_desk, tell_desk
 from accredit.console.elsewhere import read_addresses
-from accredit.console.gateways import gateways_met
 from accredit.console.lists import list_places
 from accredit.console.log_pages import LogPages
 from accredit.console.names import gateway_keys, known_names, read_names
@@ -29,9 +29,9 @@ from accredit.console.prompts import find_prompt
 from accredit.console.serving import DeskPlaces, DeskProcess, DeskSources, PageServer, run_read_only
 from accredit.console.settings import DeskSettings, find_key, read_settings
 from accredit.console.socket import is_running, make_own_folder
-from accredit.console.unlock import KeyHolder, KeyInFile
+from accredit.console.unlock import KeyHolder, open_key
 from accredit.errors import ConfigurationError
-from accredit.keys import KeyFile
+from accredit.keys import KeyFile, LockedKeyFile, read_key, read_private_key
 from accredit.keys.places import config_folder, desk_log, desk_socket, desk_sockets, runtime_folder, state_folder
 from accredit.ops.log_names import known_names as log_names
 from accredit.ops.log_place import as_configuration_errors, log_store, people_to_show_with, public_keys
@@ -77,14 +77,16 @@ def _run_desk(
     settings = replace(settings, at=read_addresses((*at, *settings.at)))
     read_names(settings.folder)
     path = find_key(settings)
-    key = KeyInFile.read(path)
-    if key.person.kind != "human":
+    key = read_private_key(path)
+    person = key.public()
+    if person.kind != "human":
         raise ConfigurationError(f"{path} is no human's key", "name one in desk.toml: key_file")
-    passphrase = _passphrase(key.person, passphrase_file) if key.is_encrypted and passphrase_file is not None else None
-    if not key.is_encrypted:
+    is_encrypted = isinstance(key, LockedKeyFile)
+    passphrase = _passphrase(person, passphrase_file) if is_encrypted and passphrase_file is not None else None
+    if not is_encrypted:
         tell(f"warning: {path} has no passphrase: any program of yours can sign with it")
     elif passphrase is not None:
-        key.open(passphrase)  # a wrong one is told now
+        open_key(key, passphrase)  # a wrong one is told now
 
     def holder(on_change: Callable[[], None]) -> KeyHolder:
         return KeyHolder(
@@ -96,11 +98,11 @@ def _run_desk(
         )
 
     places = DeskPlaces(desk_socket(environ), state_folder(environ), settings.folder)
-    sources = desk_sources(settings, key.person, own_gateways(environ, config), environ)
+    sources = desk_sources(settings, person, own_gateways(environ, config), environ)
     server = PageServer(
         port, environ, places.socket.parent, _print_link, wants_browser=wants_browser, told=_output_kind(environ)
     )
-    return asyncio.run(DeskProcess(key.person, holder, places, server, sources).run())
+    return asyncio.run(DeskProcess(person, holder, places, server, sources).run())
 
 
 def desk_sources(
@@ -206,7 +208,7 @@ def unlock_desk(passphrase_file: Path | None) -> int:
     wanted = str(ask_desk({"ping": True}).get("wanted", ""))  # before anybody types
     if wanted:
         tell(f"the desk waits for it now: {wanted}")
-    person = KeyInFile.read(find_key(read_settings(os.environ))).person
+    person = read_key(find_key(read_settings(os.environ))).public()
     said = {"passphrase": _passphrase(person, passphrase_file), "for": wanted}
     return _request_key_state({"unlock": said})
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 
-from accredit.console.client import find_desk, tell_desk
+from accredit.console.client import desk_runs, tell_desk
 from accredit.console.settings import read_settings
 from accredit.errors import ConfigurationError, DeskError
 from accredit.keys.own_files import fault_of_folder
@@ -22,8 +22,7 @@ def look_at_desk(at: Surroundings) -> Iterator[Result]:
     if settings.key_file is not None and not settings.key_file.is_file():
         yield bad("desk", f"desk.toml names {settings.key_file}, which is not there", "name a key that is: key_file")
     sockets = desk_sockets(at.environ, os.geteuid())
-    connection = find_desk(sockets)
-    if connection is None:
+    if not desk_runs(sockets):
         yield good("desk", "none runs, and none has to: nobody is asked then")
         folder = desk_socket(at.environ).parent
         fault = fault_of_folder(folder) if folder.exists() else None
@@ -32,7 +31,6 @@ def look_at_desk(at: Surroundings) -> Iterator[Result]:
                 "desk", fault.text, "take that right away: who writes there could stand for the desk", fault.command
             )
         return
-    connection.close()
     try:
         tell_desk(sockets, {"ping": True})
     except (ConfigurationError, DeskError) as error:

@@ -13,9 +13,10 @@ from accredit.app.pid_file import serving
 from accredit.app.port_holder import find_holder
 from accredit.asking.probe import without_query
 from accredit.base.addresses import is_loopback_host
+from accredit.client.pins import gateways_met
 from accredit.config import Loaded
 from accredit.config.listen import url_here
-from accredit.console.gateways import GatewayHealth, Gateways, gateways_met
+from accredit.console.gateways import GatewayHealth, Gateways
 from accredit.errors import ConfigurationError
 from accredit.ops.doctor.engine import Result, bad, command_line, faulty, good, note
 from accredit.ops.doctor.surroundings import Surroundings
