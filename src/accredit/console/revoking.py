@@ -2,7 +2,7 @@
 
 - [existing-list] The existing list must be whole, and the issuer's own. If it could be forged, the issuer would sign a
   list that lacks entries.
-- [turns] Writers of one list take turns, so that no entry is lost.
+- [turns] Writers of one list take turns, so that no entry is lost. Nobody who may only read there can be one of them.
 - [time] All entries stay. The list's time never goes back, even if it is ahead of this machine's: gateways ignore a
   list that is older than theirs.
 - [new-list] A new list without entries has the lowest time there is. So it is older than any list that was lost, and no
@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 from accredit.base.clock import unix_seconds
+from accredit.base.files import beside
 from accredit.base.standard import standing_for
 from accredit.errors import ConfigurationError, StoreUnavailable, WireError
 from accredit.keys import SigningKey, read_file, replace_file, write_file
@@ -67,7 +68,7 @@ def _in_file(path: Path, extend: _Extend) -> ListChange:
     if standing_for(path) is not None:  # whoever sent it there writes it, too
         before = read_file(path, MAX_STATEMENT_BYTES).data or None
         return ListChange(before, extend(before))
-    with _folder_lock(path):
+    with _list_lock(path):
         before = read_file(path, MAX_STATEMENT_BYTES).data if _exists(path) else None
         after = extend(before)
         if before is None:
@@ -78,18 +79,36 @@ def _in_file(path: Path, extend: _Extend) -> ListChange:
 
 
 @contextlib.contextmanager
-def _folder_lock(list_file: Path) -> Generator[None]:
-    # The folder is locked: the file is replaced, so a lock on it would be on the old one.
-    with contextlib.ExitStack() as stack:
-        try:
-            folder = os.open(Path(os.path.realpath(list_file)).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            stack.callback(os.close, folder)
-            fcntl.flock(folder, fcntl.LOCK_EX)
-        except OSError as error:
-            raise ConfigurationError(
-                f"can't lock the folder of {list_file}: {error.strerror}", "name a file in a folder of this machine"
-            ) from None
+def _list_lock(list_file: Path) -> Generator[None]:
+    """Wait for other changes of a list. The lock is a file of its own, which nobody else can open, and which is there
+    only meanwhile: whoever can read the list or its folder could lock these, and keep anything from being revoked."""
+    real = Path(os.path.realpath(list_file))
+    path = beside(real, f".{real.name}.lock")
+    try:
+        lock = _lock(path)
+    except OSError as error:
+        raise ConfigurationError(
+            f"can't lock {list_file}: {error.strerror}", "name a file in a folder of this machine, yours to write"
+        ) from None
+    try:
         yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(lock)
+
+
+def _lock(path: Path) -> int:
+    """Make and lock a file, and return its descriptor. Raises `OSError`."""
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.fstat(lock).st_nlink:  # else whoever had it has removed it: the next one makes another
+                return lock
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)
 
 
 def _exists(list_file: Path) -> bool:

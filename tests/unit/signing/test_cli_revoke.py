@@ -1,8 +1,10 @@
 """`accredit revoke`: signed lists that grow."""
 
 import asyncio
+import fcntl
 import json
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -150,6 +152,18 @@ def test_a_list_never_gets_older(run: Run, folder: Path, world: World, save: Sav
     save(issue_revocation_list(world.owner.signer(), ["one"], later), name="revoked.json")
     run("revoke", "two", *LIST)
     assert read(folder).updated_at == later
+
+
+@pytest.mark.holds("console/revoking", "turns")
+def test_whoever_may_read_the_list_and_its_folder_can_keep_nothing_from_being_revoked(run: Run, folder: Path) -> None:
+    assert run("revoke", "one", *LIST).code == 0
+    with ExitStack() as held:
+        for each in (folder, folder / "revoked.json"):
+            descriptor = os.open(each, os.O_RDONLY)
+            held.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        assert run("revoke", "two", *LIST).code == 0
+    assert read(folder).revoked_certs == ("one", "two")
 
 
 def test_a_link_to_a_list_is_followed(run: Run, folder: Path) -> None:
