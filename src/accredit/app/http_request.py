@@ -50,7 +50,8 @@ class HttpRequest:
     """A request and its response. The request's body may still be coming; `body` is given if all of it has come
     already.
 
-    `lost` is set once the connection has ended, `answered` once the response is complete.
+    `begun` is set once any of the body has come, or it is clear that there is none; `lost` once the connection has
+    ended, `answered` once the response is complete.
     """
 
     __slots__ = (
@@ -63,6 +64,7 @@ class HttpRequest:
         "_waiter",
         "_watched_since",
         "answered",
+        "begun",
         "body",
         "connection",
         "head",
@@ -89,7 +91,7 @@ class HttpRequest:
         self.body = bytearray() if body is None else body
         self.more = body is None
         self.lost = self.started = self.answered = False
-        self._news = body is not None
+        self.begun = self._news = body is not None
         self._expects = body is None and head.headers.get(b"expect", b"").lower() == b"100-continue"
         self._waiter: asyncio.Future[None] | None = None
         self._on_lost: Callable[[], None] | None = None
@@ -100,8 +102,9 @@ class HttpRequest:
         """How many bytes of the response's body are still to be sent; None if its length was not announced."""
 
     def take(self, body: bytes) -> None:
-        """Take a piece of the body."""
+        """Take a piece of the body, unless the request is answered already."""
         if not self.answered:
+            self.begun = True
             self.body += body
             if len(self.body) > HELD_BODY_BYTES:
                 self.connection.pause_reading()
@@ -110,7 +113,7 @@ class HttpRequest:
     def complete(self) -> None:
         """Note that the whole body has come."""
         if not self.answered:
-            self.more = False
+            self.begun, self.more = True, False
             self._wake()
 
     def lose(self) -> None:
@@ -128,20 +131,15 @@ class HttpRequest:
             self._looks = True
             self.connection.loop.call_later(DISCONNECT_WATCH_SECONDS, self._look)
 
-    def can_be_repeated(self) -> bool:
-        """Return whether the same head would mean the same request again, so that only the body may differ."""
-        head = self.head
-        plain = head.method == "POST" and not head.query and self.version == "1.1" and self.keep_alive
-        return plain and b"expect" not in head.headers and b"upgrade" not in head.headers
-
     async def piece(self) -> tuple[bytes, bool]:
         """Return the next piece of the body, and whether more may come. If the whole body has been returned already,
         wait until the request is answered. Raises `ClientGone` if the client is gone or the request is answered."""
-        if self._expects and not self.connection.is_closing():
+        if self._expects:
             self.connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._expects = False
         if not self.lost and not self.answered:
-            self.connection.resume_reading()
+            if self.connection.read_paused:
+                self.connection.resume_reading()
             while not self._news:
                 self._waiter = self.connection.loop.create_future()
                 await self._waiter
