@@ -46,6 +46,8 @@ proxies themselves stop at 8 to 64 KiB."""
 
 MAX_PROOF_HEAD_BYTES = 196_608
 """The most bytes of a request's head where a header may hold a proof. The largest has 174,763 bytes in base64url."""
+HELD_BODY_BYTES = 65_536
+"""How many bytes of a body are held for an application that does not read yet. After that the client has to wait."""
 
 _TOO_LARGE = "The request's head is too large."
 _INVALID = "Invalid HTTP request received."
@@ -145,6 +147,7 @@ class HttpConnection(ClientConnection):
             known = self._known = None  # there was a reload
         if known is not None and (not self._at_boundary or self._is_answering):
             known = None
+        self._begun = 0
         body = known.text.rest(data) if known is not None else None
         if known is None or body is None:
             self._read(data)
@@ -154,6 +157,8 @@ class HttpConnection(ClientConnection):
         self.note_read(self._without_progress, works=current is not None and current.begun and not current.answered)
         if current is not None and current is not before:
             self._start(current)
+        elif current is not None:
+            current.wake()
 
     @property
     def most_head_bytes(self) -> int:
@@ -217,8 +222,12 @@ class HttpConnection(ClientConnection):
     def on_body(self, body: bytes) -> None:
         """Take part of a body. From here on the application sets the pace, unless it has already responded."""
         self._without_progress = 0
-        if self._request is not None:
-            self._request.take(body)
+        request = self._request
+        if request is not None and not request.answered:
+            request.begun = True
+            request.body += body
+            if len(request.body) > HELD_BODY_BYTES:
+                self.pause_reading()
 
     def on_message_complete(self) -> None:
         """Note that a request's last byte has come."""
@@ -227,13 +236,12 @@ class HttpConnection(ClientConnection):
         self._at_boundary = True
         self._without_progress = 0
         if self._request is not None:
-            self._request.complete()
+            self._request.begun, self._request.more = True, False
         if not self._is_answering:
             self.stop_clock()  # that was the rest of a body whose request is answered
 
     def _read(self, data: bytes) -> None:
         before, from_boundary = self._current, self._at_boundary
-        self._begun = 0
         self._without_progress += len(data)
         try:
             self._feed(data)
