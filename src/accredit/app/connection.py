@@ -25,7 +25,6 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from accredit.app.listener import client_connections
-from accredit.gateway.eager import end_of_step
 from accredit.limits import BUSY_RETRY_SECONDS, CLIENT_STALL_SECONDS
 
 REQUEST_HEAD_SECONDS = 20.0
@@ -118,7 +117,6 @@ class ClientConnection(asyncio.Protocol, ABC):
     # Thousands may be idle.
     __slots__ = (
         "_connections",
-        "_end_of_step",
         "_keep_alive_seconds",
         "_to_write",
         "_to_write_size",
@@ -149,7 +147,6 @@ class ClientConnection(asyncio.Protocol, ABC):
         self._writable: asyncio.Future[None] | None = None
         self._to_write: list[bytes] = []
         self._to_write_size = 0
-        self._end_of_step = end_of_step(self.loop)
         self._keep_alive_seconds = config.timeout_keep_alive
         self._connections = _connections.get(server_state) or _connections.setdefault(
             server_state, _Connections(self.loop)
@@ -194,7 +191,7 @@ class ClientConnection(asyncio.Protocol, ABC):
     def write(self, data: bytes) -> None:
         """Send bytes, at the end of this step of the loop ([one-write])."""
         if not self._to_write:
-            self._end_of_step.add(self._flush)
+            self.loop.call_soon(self._flush)
         self._to_write.append(data)
         self._to_write_size += len(data)
         if self._to_write_size > ONE_WRITE_BYTES:
