@@ -103,10 +103,8 @@ class Server:
         self._meter = _meter_of(settings, shared.telemetry) if shared.telemetry is not None else None
         self.resource = _resource_of(settings)
         self.metadata_url = self.resource.metadata_url if self.resource is not None else ""
-        live_here = settings.lives_here
-        self._sessions = sessions = sessions_of(
-            settings, live_here=live_here, before=before._sessions if before is not None else None
-        )
+        known = before._sessions if before is not None else None
+        self._sessions = sessions = sessions_of(settings, live_here=settings.lives_here, before=known)
         self.authenticator = self._authenticates(bearer)
         gate = Gate(
             settings,
