@@ -28,13 +28,13 @@ from accredit.app.http11 import MAX_PROOF_HEAD_BYTES, HttpConnection
 from accredit.app.http_request import HttpExchange, HttpRequest
 from accredit.app.server import server_config
 from accredit.base.addresses import is_address
-from accredit.errors import AccreditError, ClientGone, RequestError
+from accredit.errors import RequestError
 from accredit.gateway.app import Gateway
+from accredit.gateway.front.endpoint import answer
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.health import ALIVE, READY
 from accredit.gateway.front.ratify_http import PREFIX
-from accredit.gateway.headers import JSON, host_allowed, host_refused, origin_allowed, origin_refused
-from accredit.gateway.replies import refusal
+from accredit.gateway.headers import host_allowed, host_refused, origin_allowed, origin_refused
 from accredit.gateway.room import Rooms
 from accredit.gateway.settings import AUTHORIZE_PATH
 from accredit.jsonrpc.encode import INVALID_REQUEST
@@ -78,18 +78,7 @@ class AdminApp:
         return self._gateway.routes.rooms
 
     async def serve(self, exchange: Exchange) -> None:
-        """Answer one request."""
-        try:
-            await self._serve(exchange)
-        except ClientGone:
-            pass
-        except AccreditError as error:
-            answer = refusal(error)
-            await exchange.reply(answer.status, answer.frame(), [JSON, *answer.headers])
-        finally:
-            exchange.over()
-
-    async def _serve(self, exchange: Exchange) -> None:
+        """Answer a request to one of the paths. Raises `AccreditError`."""
         head, routes = exchange.head, self._gateway.routes
         if head.raw_path.startswith(_AUTHORIZE):
             name = head.raw_path.removeprefix(_AUTHORIZE).partition(b"/")[0].decode("latin-1")
@@ -165,7 +154,7 @@ class AdminProtocol(HttpConnection):
 
     def work_of(self, request: HttpRequest) -> Coroutine[Any, Any, None]:
         """Return the work that answers a request."""
-        return self._app.serve(HttpExchange(request, self._app.rooms))
+        return answer(HttpExchange(request, self._app.rooms), self._app.serve)
 
     def most_connections(self) -> int:
         """Return how many connections there may be."""

@@ -2,7 +2,8 @@
 in the event loop.
 
 - [head-timeout] A connection has `REQUEST_HEAD_SECONDS` until the next request's head and the first byte of its body
-  have come. They count from the connection's beginning or from the first byte after a response.
+  have come. They count from the connection's beginning, or from the first byte after a response. If that request's
+  head came before the response, they count from the response.
 - [idle-limit] If there are as many connections as allowed (`listener.client_connections`), the one that has been idle
   longest makes room for the next. Idle means: there is no request, or no byte of its body has come. If none is idle,
   the next connection gets a 503.
@@ -24,7 +25,6 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from accredit.app.listener import client_connections
-from accredit.gateway.eager import end_of_step
 from accredit.limits import BUSY_RETRY_SECONDS, CLIENT_STALL_SECONDS
 
 REQUEST_HEAD_SECONDS = 20.0
@@ -117,7 +117,6 @@ class ClientConnection(asyncio.Protocol, ABC):
     # Thousands may be idle.
     __slots__ = (
         "_connections",
-        "_end_of_step",
         "_keep_alive_seconds",
         "_to_write",
         "_to_write_size",
@@ -148,7 +147,6 @@ class ClientConnection(asyncio.Protocol, ABC):
         self._writable: asyncio.Future[None] | None = None
         self._to_write: list[bytes] = []
         self._to_write_size = 0
-        self._end_of_step = end_of_step(self.loop)
         self._keep_alive_seconds = config.timeout_keep_alive
         self._connections = _connections.get(server_state) or _connections.setdefault(
             server_state, _Connections(self.loop)
@@ -159,18 +157,15 @@ class ClientConnection(asyncio.Protocol, ABC):
         self._transport = transport
         self.server_state.connections.add(cast(Any, self))
         self.address = address_in(transport.get_extra_info("peername"))[0]
-        self.start_clock()
         if len(self.server_state.connections) > self.most_connections():
             self._make_room()
         if not transport.is_closing():
-            self._connections.idle[self] = None
+            self.await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End all waits."""
         self.server_state.connections.discard(cast(Any, self))
-        self.begin_work()
-        self.hold(0)
-        self.wake()
+        self.note_read(0, works=True)
         self.resume_writing()
         if exc is None:
             self._transport.close()
@@ -196,7 +191,7 @@ class ClientConnection(asyncio.Protocol, ABC):
     def write(self, data: bytes) -> None:
         """Send bytes, at the end of this step of the loop ([one-write])."""
         if not self._to_write:
-            self._end_of_step.add(self._flush)
+            self.loop.call_soon(self._flush)
         self._to_write.append(data)
         self._to_write_size += len(data)
         if self._to_write_size > ONE_WRITE_BYTES:
@@ -208,10 +203,6 @@ class ClientConnection(asyncio.Protocol, ABC):
         self._transport.close()
         if self._transport.get_write_buffer_size():
             self.loop.call_later(CLIENT_STALL_SECONDS, self._transport.abort)
-
-    def is_closing(self) -> bool:
-        """Whether the connection is closed or about to be."""
-        return self._transport.is_closing()
 
     def pause_writing(self) -> None:
         """Note that the transport holds enough unsent bytes."""
@@ -248,32 +239,32 @@ class ClientConnection(asyncio.Protocol, ABC):
         if held and not self._transport.is_closing():
             self._transport.write(b"".join(held) if len(held) > 1 else held[0])
 
-    def start_clock(self) -> None:
-        """Start the time for a request's head, unless it runs ([head-timeout])."""
+    def note_read(self, unfinished: int, *, works: bool) -> None:
+        """Note that bytes have come. `unfinished` is how many bytes are held of a head that is not complete
+        ([unfinished-heads]). `works` says that there is a request, and that its body has begun to come."""
+        self._connections.rests.end(self)
+        self._connections.hold(self, unfinished)
+        if works:
+            self._connections.heads.end(self)
+            self._connections.idle.pop(self, None)
+        else:
+            self.await_head()
+
+    def await_head(self) -> None:
+        """Note that the connection is idle, and start the time for a request's head, unless it runs
+        ([head-timeout])."""
+        self._connections.idle[self] = None
         if self not in self._connections.heads:
             self._connections.heads.begin(self, REQUEST_HEAD_SECONDS)
 
     def stop_clock(self) -> None:
-        """Stop the time: the head has come, or is no longer expected."""
+        """Stop the time for a head: what it was for has come."""
         self._connections.heads.end(self)
-
-    def begin_work(self) -> None:
-        """Note that a request has come: its head is no longer expected, and the connection is not idle."""
-        self._connections.heads.end(self)
-        self._connections.idle.pop(self, None)
-
-    def hold(self, size: int) -> None:
-        """Note how many bytes this connection holds of a head that is not complete ([unfinished-heads])."""
-        self._connections.hold(self, size)
 
     def rest(self) -> None:
         """Note that the connection is idle from now on, and may be for as long as it is kept alive."""
         self._connections.idle[self] = None
         self._connections.rests.begin(self, self._keep_alive_seconds)
-
-    def wake(self) -> None:
-        """Note that bytes have come: the current idle period is over."""
-        self._connections.rests.end(self)
 
     def _make_room(self) -> None:
         """Abort the connection that has been idle longest. If there is none, refuse the new one with a 503

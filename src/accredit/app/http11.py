@@ -22,7 +22,7 @@ import asyncio
 import logging
 import urllib.parse
 from collections.abc import Coroutine
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from typing import Any, NamedTuple, NoReturn, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
@@ -46,6 +46,8 @@ proxies themselves stop at 8 to 64 KiB."""
 
 MAX_PROOF_HEAD_BYTES = 196_608
 """The most bytes of a request's head where a header may hold a proof. The largest has 174,763 bytes in base64url."""
+HELD_BODY_BYTES = 65_536
+"""How many bytes of a body are held for an application that does not read yet. After that the client has to wait."""
 
 _TOO_LARGE = "The request's head is too large."
 _INVALID = "Invalid HTTP request received."
@@ -82,11 +84,9 @@ class HttpConnection(ClientConnection):
         "_headers",
         "_known",
         "_parser",
-        "_reading",
         "_request",
         "_resuming",
         "_target",
-        "_to_start",
         "_waiting",
         "_without_progress",
     )
@@ -103,7 +103,7 @@ class HttpConnection(ClientConnection):
         self._gateway = self._app if isinstance(self._app, Gateway) else None
         self._parser: Any = None
         """The `HttpRequestParser`, made when bytes come that are to be parsed."""
-        self._context = Context()
+        self._context = copy_context()  # in which no call is
         self._request: HttpRequest | None = None
         """The last request whose head has come."""
         self._current: HttpRequest | None = None
@@ -113,17 +113,11 @@ class HttpConnection(ClientConnection):
         self._begin_head()
         self._at_boundary = True
         """Whether the next byte begins a request."""
-        self._reading = self._resuming = False
+        self._resuming = False
         self._begun = 0
         """How many requests have begun in the bytes that are being read."""
-        self._to_start: EagerTask | None = None
         self._without_progress = 0
         self._fault = ""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note that a client has connected."""
-        super().connection_made(transport)
-        self._context = copy_context()  # in which no call is
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Interrupt the request: the connection has ended."""
@@ -136,7 +130,7 @@ class HttpConnection(ClientConnection):
     def shutdown(self) -> None:
         """Close the connection after the response to the last request received. If none is being answered, close it
         now. uvicorn calls this."""
-        if self._is_answering():
+        if self._is_answering:
             self.answer_last()
         else:
             self.close()
@@ -148,22 +142,23 @@ class HttpConnection(ClientConnection):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes: if they are a known head with a new body, start that request; otherwise feed the parser."""
-        self.wake()
-        known = self._known
+        before, known = self._current, self._known
         if known is not None and self._gateway is not None and known.routes is not self._gateway.routes:
             known = self._known = None  # there was a reload
-        self._reading, self._begun = True, 0
-        if known is not None and (not self._at_boundary or self._is_answering()):
+        if known is not None and (not self._at_boundary or self._is_answering):
             known = None
+        self._begun = 0
         body = known.text.rest(data) if known is not None else None
         if known is None or body is None:
             self._read(data)
         else:
             self._repeat(known, body)
-        self._reading = False
-        starting, self._to_start = self._to_start, None
-        if starting is not None:
-            starting.start()
+        current = self._current
+        self.note_read(self._without_progress, works=current is not None and current.begun and not current.answered)
+        if current is not None and current is not before:
+            self._start(current)
+        elif current is not None:
+            current.wake()
 
     @property
     def most_head_bytes(self) -> int:
@@ -213,9 +208,9 @@ class HttpConnection(ClientConnection):
         )
         keep_alive = version != "1.0" and self._parser.should_keep_alive()
         self._begin_head()
-        before, self._request = self._request, HttpRequest(self, head, version, keep_alive=keep_alive)
-        if before is None or before.answered:
-            self._answer(self._request)
+        self._request = HttpRequest(self, head, version, keep_alive=keep_alive)
+        if not self._is_answering:
+            self._current = self._request
         else:
             self.pause_reading()
             self._waiting.append(self._request)
@@ -227,9 +222,12 @@ class HttpConnection(ClientConnection):
     def on_body(self, body: bytes) -> None:
         """Take part of a body. From here on the application sets the pace, unless it has already responded."""
         self._without_progress = 0
-        if self._request is not None and not self._request.answered:
-            self.begin_work()
-            self._request.take(body)
+        request = self._request
+        if request is not None and not request.answered:
+            request.begun = True
+            request.body += body
+            if len(request.body) > HELD_BODY_BYTES:
+                self.pause_reading()
 
     def on_message_complete(self) -> None:
         """Note that a request's last byte has come."""
@@ -237,27 +235,24 @@ class HttpConnection(ClientConnection):
             return
         self._at_boundary = True
         self._without_progress = 0
-        self._has_come()
         if self._request is not None:
-            self._request.complete()
+            self._request.begun, self._request.more = True, False
+        if not self._is_answering:
+            self.stop_clock()  # that was the rest of a body whose request is answered
 
     def _read(self, data: bytes) -> None:
-        from_boundary = self._at_boundary
+        before, from_boundary = self._current, self._at_boundary
         self._without_progress += len(data)
         try:
             self._feed(data)
         except HttpParserError:
             self._send_400(self._fault or _INVALID)
-        if self.is_closing():
             return
-        self.hold(self._without_progress)
         if self._without_progress > self.most_head_bytes:
             self._send_400(_TOO_LARGE)
-        elif not self._is_answering():
-            self.start_clock()
         if self.read_paused and self._current is not None:
             self._current.look_later()
-        if from_boundary and self._at_boundary and self._begun == 1 and self._to_start is not None:
+        if from_boundary and self._at_boundary and self._begun == 1 and self._current is not before:
             self._remember(data)
 
     def _feed(self, data: bytes) -> None:
@@ -321,58 +316,54 @@ class HttpConnection(ClientConnection):
         self.close()
 
     def _remember(self, data: bytes) -> None:
-        """Remember the head of a request that came whole ([same-head])."""
+        """Remember the head of a request that came whole ([same-head]), if the same head would mean the same request
+        again, so that only the body may differ."""
         request = self._request
-        if request is None or self._gateway is None or not request.can_be_repeated():
+        if request is None or self._gateway is None or not request.keep_alive or request.version != "1.1":
+            return
+        head = request.head
+        if head.method != "POST" or head.query or b"expect" in head.headers or b"upgrade" in head.headers:
             return
         size = len(data) - len(request.body)
-        lengths = [value for name, value in request.head.raw_headers if name in _FRAMING]
+        lengths = [value for name, value in head.raw_headers if name in _FRAMING]
         if size > MAX_REMEMBERED_HEAD_BYTES or lengths != [b"%d" % len(request.body)]:
             return
         text = HeadText.measured(data[:size])
         if text is None or data.find(_END_OF_HEAD) != size - len(_END_OF_HEAD) or text.rest(data) != request.body:
             return
-        self._known = _KnownHead(text, request.head.without(_FRAMING), self._gateway.routes)
+        self._known = _KnownHead(text, head.without(_FRAMING), self._gateway.routes)
 
     def _repeat(self, known: _KnownHead, body: bytes) -> None:
         """Do what the parser would do for a whole request with this known head."""
-        self.begin_work()
         keep_alive = self._gateway is None or not self._gateway.condition.draining
-        self._request = HttpRequest(self, known.head, "1.1", keep_alive=keep_alive, body=body)
-        self._answer(self._request)
+        self._request = self._current = HttpRequest(self, known.head, "1.1", keep_alive=keep_alive, body=body)
 
-    def _answer(self, request: HttpRequest) -> None:
-        self._current = request
+    def _start(self, request: HttpRequest) -> None:
         task: Any = EagerTask(self.work_of(request), self.loop, request.end_work, self._context.copy())
         self.server_state.tasks.add(task)
-        if self._reading:
-            self._to_start = task  # there is at most one: the next waits for its answer
-        else:
-            self.loop.call_soon(task.start)  # its turn has come in the middle of an earlier one's
+        task.start()
 
     def has_answered(self) -> None:
         """Start the next request, or note that the connection is idle: the current response is complete."""
-        self.server_state.total_requests += 1
-        if self.is_closing():
+        if self._transport.is_closing():
             return
-        self.resume_reading()
+        if self.read_paused:
+            self.resume_reading()
         if self._waiting:
-            self._answer(self._waiting.pop(0))
-        elif not self._is_answering():
+            self._current = self._waiting.pop(0)
+            if not self._current.begun:
+                self.await_head()
+            self._start(self._current)
+        else:
             if self._at_boundary:
                 self._request = self._current = None
                 if self._known is not None:
                     self._parser = None  # the next request probably begins as this one did
             self.rest()
 
+    @property
     def _is_answering(self) -> bool:
-        return self._request is not None and not self._request.answered
-
-    def _has_come(self) -> None:
-        if self._is_answering():
-            self.begin_work()
-        else:
-            self.stop_clock()
+        return self._current is not None and not self._current.answered
 
 
 def _parser(connection: HttpConnection) -> HttpRequestParser:

@@ -26,8 +26,6 @@ from accredit.gateway.headers import RawHeaders, RequestHead
 from accredit.gateway.room import Rooms
 from accredit.limits import ANSWER_PIECE_BYTES, CLIENT_STALL_SECONDS, DISCONNECT_WATCH_SECONDS
 
-HELD_BODY_BYTES = 65_536
-"""How many bytes of a body are held for an application that does not read yet. After that the client has to wait."""
 CLOSING = b"connection: close\r\n\r\n"
 """The end of the head of a connection's last response."""
 
@@ -47,22 +45,24 @@ def status_line(status: int) -> bytes:
 
 
 class HttpRequest:
-    """A request and its response. The request's body may still be coming; `body` is given if all of it has come
-    already.
+    """A request and its response. `body` is given if all of it has come already.
 
-    `lost` is set once the connection has ended, `answered` once the response is complete.
+    Otherwise the connection adds what comes to `body`, clears `more` at the body's end, and then calls `wake`. `begun`
+    says that any of the body has come, or that there is none; `lost` that the connection has ended, and `answered` that
+    the response is complete.
     """
 
     __slots__ = (
         "_chunked",
         "_expects",
+        "_given",
         "_looks",
-        "_news",
         "_on_lost",
         "_to_send",
         "_waiter",
         "_watched_since",
         "answered",
+        "begun",
         "body",
         "connection",
         "head",
@@ -89,7 +89,9 @@ class HttpRequest:
         self.body = bytearray() if body is None else body
         self.more = body is None
         self.lost = self.started = self.answered = False
-        self._news = body is not None
+        self.begun = body is not None
+        self._given = False
+        """Whether `piece` has returned the end of the body."""
         self._expects = body is None and head.headers.get(b"expect", b"").lower() == b"100-continue"
         self._waiter: asyncio.Future[None] | None = None
         self._on_lost: Callable[[], None] | None = None
@@ -99,24 +101,15 @@ class HttpRequest:
         self._to_send: int | None = None
         """How many bytes of the response's body are still to be sent; None if its length was not announced."""
 
-    def take(self, body: bytes) -> None:
-        """Take a piece of the body."""
-        if not self.answered:
-            self.body += body
-            if len(self.body) > HELD_BODY_BYTES:
-                self.connection.pause_reading()
-            self._wake()
-
-    def complete(self) -> None:
-        """Note that the whole body has come."""
-        if not self.answered:
-            self.more = False
-            self._wake()
+    def wake(self) -> None:
+        """Let what waits in `piece` look again."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def lose(self) -> None:
         """Note that the connection has ended."""
         self.lost = True
-        self._wake()
+        self.wake()
         if self._on_lost is not None:
             loop = self.connection.loop
             loop.call_at(max(loop.time(), self._watched_since + DISCONNECT_WATCH_SECONDS), self._interrupt)
@@ -128,26 +121,20 @@ class HttpRequest:
             self._looks = True
             self.connection.loop.call_later(DISCONNECT_WATCH_SECONDS, self._look)
 
-    def can_be_repeated(self) -> bool:
-        """Return whether the same head would mean the same request again, so that only the body may differ."""
-        head = self.head
-        plain = head.method == "POST" and not head.query and self.version == "1.1" and self.keep_alive
-        return plain and b"expect" not in head.headers and b"upgrade" not in head.headers
-
     async def piece(self) -> tuple[bytes, bool]:
         """Return the next piece of the body, and whether more may come. If the whole body has been returned already,
         wait until the request is answered. Raises `ClientGone` if the client is gone or the request is answered."""
-        if self._expects and not self.connection.is_closing():
+        if self._expects:
             self.connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._expects = False
-        if not self.lost and not self.answered:
+        if self.connection.read_paused and not self.lost and not self.answered:
             self.connection.resume_reading()
-            while not self._news:
-                self._waiter = self.connection.loop.create_future()
-                await self._waiter
+        while not self.lost and not self.answered and not self.body and (self.more or self._given):
+            self._waiter = self.connection.loop.create_future()
+            await self._waiter
         if self.lost or self.answered:
             raise ClientGone
-        self._news = False
+        self._given = not self.more
         body, self.body = bytes(self.body), bytearray()
         return body, self.more
 
@@ -238,15 +225,10 @@ class HttpRequest:
 
     def _end(self) -> None:
         self.answered = True
-        self._wake()
+        self.wake()
         if not self.keep_alive:
             self.connection.close()
         self.connection.has_answered()
-
-    def _wake(self) -> None:
-        self._news = True
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
     def _interrupt(self) -> None:
         if self._on_lost is not None:

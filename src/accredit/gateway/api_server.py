@@ -27,7 +27,7 @@ from accredit.telemetry import Names, Transports
 class ApiServer:
     """One HTTP API, or agent. Raises `ConfigurationError` if the settings need a port that was not given."""
 
-    resource = None
+    metadata_url = ""
     """No metadata is served for tokens."""
 
     def __init__(

@@ -5,16 +5,16 @@ and releases them at the end of its lifespan.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from ipaddress import ip_network
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, structs
 
 from accredit.base.steps import Steps
 from accredit.consent.desk_requests import ASKS_PATH
-from accredit.errors import AccreditError, ClientGone, ConfigurationError, TokenError, UpstreamUnavailable
+from accredit.errors import ConfigurationError
 from accredit.gateway.admission.bearer import bearer_for
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
@@ -23,16 +23,14 @@ from accredit.gateway.front.bootstrap import PATH, Bootstrap
 from accredit.gateway.front.callers import HttpAuthenticator, sessions_of
 from accredit.gateway.front.cors import is_preflight, preflight
 from accredit.gateway.front.desk_asks import DeskAsks
-from accredit.gateway.front.endpoint import check_host, check_source, is_of_listed
+from accredit.gateway.front.endpoint import answer, check_host, check_source, is_of_listed
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.health import ALIVE, READY, Condition, Health
 from accredit.gateway.front.passthrough import refuse
 from accredit.gateway.front.ratify_http import PREFIX, RatifyHttp
-from accredit.gateway.headers import JSON
 from accredit.gateway.holding import HeldAsks
 from accredit.gateway.oauth_settings import PeopleFor
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
-from accredit.gateway.replies import refusal, too_little_memory
 from accredit.gateway.room import Rooms
 from accredit.gateway.server import Server, Shared
 from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream, StdioUpstream
@@ -275,46 +273,34 @@ class Routes:
             observes=any(each.settings.observes for each in self.servers),
         )
 
-    async def serve(self, exchange: Exchange) -> None:
-        """Answer one request, whatever carrier brought it.
+    def serve(self, exchange: Exchange) -> Coroutine[Any, Any, None]:
+        """Return the coroutine that answers one request, whatever carrier brought it.
 
         If the answer can't be completed, the carrier must show that by closing the connection.
         """
+        return answer(exchange, self._route, self._counters)
+
+    def _route(self, exchange: Exchange) -> Coroutine[Any, Any, None]:
+        """Return the coroutine of what serves a path. An `AccreditError` that this call or the coroutine raises becomes
+        the answer."""
         path = exchange.head.path
         if path.endswith("/"):
             path = self._without_slash(exchange)
-        server: Server | ApiServer | None = self._endpoints.get(path)
-        try:
-            if self.settings.tokens is not None or self.settings.oauth is not None:
-                exchange.take_credentials()
-            api = self._api_at(exchange.head.raw_path) if server is None and self.proof_prefixes else None
-            if api is not None and not is_preflight(exchange.head.method, exchange.head.headers):
-                current_server.set(api.name)
-                await api.serve(exchange)
-                return
-            if isinstance(server, Server) and exchange.head.method != "OPTIONS":
-                exchange.rooms = server.rooms
-                current_server.set(server.name)
-                await server.endpoint.serve(exchange)
-            else:
-                server = server or self._beside.get(path) or self._only
-                await self._route(exchange, path, server)
-        except ClientGone:
-            pass
-        except AccreditError as error:
-            await self._refuse(exchange, error, server)
-        except MemoryError as error:
-            # Free whatever asked for more memory first: then there is enough for a sentence.
-            error.__traceback__ = error.__context__ = None
-            await self._refuse(exchange, too_little_memory(), server)
-        except asyncio.CancelledError:
-            if exchange.started:
-                raise
-            # The server stops before this call's grace has sufficed. Its own answer would not be JSON-RPC.
-            gone = UpstreamUnavailable("the gateway has stopped before the answer came")
-            await self._refuse(exchange, gone, server)
-        finally:
-            exchange.over()
+        if self.settings.tokens is not None or self.settings.oauth is not None:
+            exchange.take_credentials()
+        server = self._endpoints.get(path)
+        api = self._api_at(exchange.head.raw_path) if server is None and self.proof_prefixes else None
+        if api is not None and not is_preflight(exchange.head.method, exchange.head.headers):
+            current_server.set(api.name)
+            return api.serve(exchange)
+        responsible = server or self._beside.get(path) or self._only
+        if responsible is not None:
+            exchange.server, exchange.metadata_url = responsible.name, responsible.metadata_url
+        if server is None or exchange.head.method == "OPTIONS":
+            return self._beside_endpoints(exchange, path, responsible)
+        exchange.rooms = server.rooms
+        current_server.set(server.name)
+        return server.endpoint.serve(exchange)
 
     def _api_at(self, raw_path: bytes) -> "ApiServer | None":
         """Return the API behind the gateway that has a path, or None."""
@@ -328,16 +314,7 @@ class Routes:
             exchange.head = head
         return exchange.head.path
 
-    async def _refuse(self, exchange: Exchange, error: AccreditError, server: "Server | ApiServer | None") -> None:
-        self._counters.refused(error, server=server.name if server is not None else "")
-        error.let_go()
-        if not exchange.started:  # else nothing more can be said: the server closes the connection
-            resource = server.resource if server is not None else None
-            answer = refusal(error, resource.metadata_url if resource is not None else "")
-            id = exchange.request_id if isinstance(error, TokenError) else None
-            await exchange.reply(answer.status, answer.frame(id), [JSON, *answer.headers])
-
-    async def _route(self, exchange: Exchange, path: str, server: "Server | ApiServer | None") -> None:
+    async def _beside_endpoints(self, exchange: Exchange, path: str, server: "Server | ApiServer | None") -> None:
         head = exchange.head
         if is_preflight(head.method, head.headers) and is_of_listed(exchange, self.settings):
             await exchange.reply(204, headers=preflight(head.headers, self.settings.forward_headers))

@@ -1,5 +1,4 @@
-"""When work runs within a step of the event loop: a task that starts at once and resumes at once when what it waits for
-is done, and writes that are postponed to the step's end. Runs in the event loop.
+"""A task that starts at once, and resumes at once when what it waits for is done. Runs in the event loop.
 
 `asyncio.Task` starts at the loop's next step, and each of its waits costs another step. Most calls wait only once, for
 the upstream's answer, and can resume within the callback of its connection. So an `EagerTask` runs inside the code that
@@ -8,9 +7,6 @@ else as an ordinary task does.
 
 It is a custom task as "Extending asyncio" (Python's documentation) describes: `asyncio.current_task`, `asyncio.timeout`
 and cancellation work in it. One step never runs within another.
-
-If several calls write in one step, their bytes are sent in one write (`EndOfStep`). A write is a system call, and most
-of its cost is to wake the reader.
 """
 
 import asyncio
@@ -19,7 +15,6 @@ from asyncio.tasks import _enter_task, _leave_task  # pyright: ignore[reportPriv
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from typing import Any
-from weakref import WeakKeyDictionary
 
 
 class Wakeup(asyncio.Future[None]):
@@ -176,36 +171,3 @@ class EagerTask:
             future.add_done_callback(self.woken)
         if self._must_cancel and future.cancel(self._message):
             self._must_cancel = False
-
-
-class EndOfStep:
-    """The work that one loop has postponed."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._due: list[Callable[[], None]] = []
-
-    def add(self, work: Callable[[], None]) -> None:
-        """Do `work` at the end of this step."""
-        if not self._due:
-            self._loop.call_soon(self._run)
-        self._due.append(work)
-
-    def _run(self) -> None:
-        due, self._due = self._due, []
-        for work in due:
-            try:
-                work()
-            except Exception as error:
-                self._loop.call_exception_handler({"message": "an exception at the end of a step", "exception": error})
-
-
-_known: WeakKeyDictionary[asyncio.AbstractEventLoop, EndOfStep] = WeakKeyDictionary()
-
-
-def end_of_step(loop: asyncio.AbstractEventLoop) -> EndOfStep:
-    """Return the `EndOfStep` of this loop."""
-    of_loop = _known.get(loop)
-    if of_loop is None:
-        of_loop = _known[loop] = EndOfStep(loop)
-    return of_loop

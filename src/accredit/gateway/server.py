@@ -102,10 +102,9 @@ class Server:
         bearer = bearer_for(settings, shared.key_sets, directory, guests=guests)
         self._meter = _meter_of(settings, shared.telemetry) if shared.telemetry is not None else None
         self.resource = _resource_of(settings)
-        live_here = settings.lives_here
-        self._sessions = sessions = sessions_of(
-            settings, live_here=live_here, before=before._sessions if before is not None else None
-        )
+        self.metadata_url = self.resource.metadata_url if self.resource is not None else ""
+        known = before._sessions if before is not None else None
+        self._sessions = sessions = sessions_of(settings, live_here=settings.lives_here, before=known)
         self.authenticator = self._authenticates(bearer)
         gate = Gate(
             settings,

@@ -103,9 +103,11 @@ async def test_a_trailer_is_no_header() -> None:
         (True, b"\r\n"),
         (True, b"GET / HT"),
         (True, b"GET / HTTP/1.1\r\nHost: a\r\n"),
+        (True, HEAD + b"Content-Length: 3\r\n\r\n"),
         (False, b"\r\n"),
         (False, b"GET / HT"),
         (False, b"GET / HTTP/1.1\r\nHost: a\r\n"),
+        (False, HEAD + b"Content-Length: 3\r\n\r\n"),
     ],
 )
 async def test_a_head_that_does_not_end_is_not_waited_for(
@@ -121,6 +123,20 @@ async def test_a_head_that_does_not_end_is_not_waited_for(
             shorten_next_head(monkeypatch)
         with contextlib.suppress(ConnectionError):  # where the machine stalls the time is over already
             await client.send(sent)
+        assert await client.peer_closed()
+
+
+@pytest.mark.holds("app/connection", "head-timeout")
+async def test_a_body_that_never_begins_is_not_waited_for__behind_another_request_neither(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow = Slow()
+    async with RunningGateway(slow) as server, RawClient(server.port) as client:
+        await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" + HEAD + b"Content-Length: 3\r\n\r\n")
+        await until(lambda: slow.begun == 1)
+        shorten_next_head(monkeypatch)
+        slow.let.set()
+        assert (await client.answer()).body == b"0 host"
         assert await client.peer_closed()
 
 

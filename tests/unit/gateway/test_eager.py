@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.world.running import run
 
-from accredit.gateway.eager import EagerTask, Wakeup, end_of_step
+from accredit.gateway.eager import EagerTask, Wakeup
 
 told: ContextVar[str] = ContextVar("told", default="")
 
@@ -181,30 +181,16 @@ async def test_each_has_its_own_context__whoever_goes_on_with_it() -> None:
     assert seen == ["a", "b"]
 
 
-async def test_what_nobody_catches_is_told_to_whoever_started_it__and_at_the_end_of_a_step_to_the_loop() -> None:
-    contexts: list[dict[str, Any]] = []
+async def test_what_nobody_catches_is_told_to_whoever_started_it() -> None:
     ended: list[BaseException | None] = []
 
     async def work() -> None:
         raise ValueError("mine")
 
     loop = asyncio.get_running_loop()
-    before = loop.get_exception_handler()
-    loop.set_exception_handler(lambda _, context: contexts.append(context))
     loop.call_soon(EagerTask(work(), loop, lambda _, error: ended.append(error)).start)
     await asyncio.sleep(0)
-
-    def fails() -> None:
-        raise ValueError("at the end")
-
-    done: list[bool] = []
-    end_of_step(loop).add(fails)
-    end_of_step(loop).add(lambda: done.append(True))
-    await asyncio.sleep(0)
-    assert done
-    loop.set_exception_handler(before)
     assert [str(error) for error in ended] == ["mine"]
-    assert [str(context["exception"]) for context in contexts] == ["at the end"]
 
 
 def test_what_can_t_be_awaited_is_an_error_where_it_is_awaited() -> None:

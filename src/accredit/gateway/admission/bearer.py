@@ -74,6 +74,8 @@ class Bearer:
         self._settings = settings
         self._guests = guests
         self._environment = environment
+        self.in_header_only = set(settings.sources) == {"header"}
+        """Whether no message can bring a token."""
         self._authorizer = None
         if keys is not None:
             self._authorizer = TokenAuthorizer(
@@ -100,10 +102,6 @@ class Bearer:
 
     async def of_header(self, credentials: RawHeaders, session: str = "") -> VerifiedToken | None:
         """Return the token in the Authorization header. Raises `TokenError` and `KeysUnavailable`."""
-        if not credentials:
-            if set(self._settings.sources) == {"header"}:
-                self.require(None)  # no message could bring one either
-            return None
         found = find_tokens(credentials, {})
         if found.header is not None and self._guests is not None and self._guests.is_own(found.header):
             try:
@@ -111,7 +109,7 @@ class Bearer:
             except StoreUnavailable as error:
                 raise KeysUnavailable(str(error), BUSY_RETRY_SECONDS) from None
         text = found.deciding(self._settings.sources)
-        if text is None and set(self._settings.sources) == {"header"}:
+        if text is None and self.in_header_only:
             self.require(None)  # no message could bring one either
         return await self._verified(text, session) if text is not None else None
 

@@ -267,6 +267,8 @@ class HttpAuthenticator:
 
         `sessions` says that the request's session will be checked ([session-owner]).
         """
+        if not exchange.credentials and not self._bearer.in_header_only:
+            return None
         session = exchange.head.session if sessions and not exchange.head.is_modern else ""
         token = await self._bearer.of_header(exchange.credentials, session)
         exchange.vouched = token is not None

@@ -25,17 +25,19 @@ Over HTTP (`Endpoint`), messages come by POST, and are answered there. GET opens
 a stream. DELETE ends a session. GET and DELETE carry no message, so [media-type] is the last step that they take.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from time import perf_counter
 from typing import Any, ClassVar, Generic, TypeVar
 
-from accredit.errors import AccreditError, RequestError
+from accredit.errors import AccreditError, ClientGone, RequestError, TokenError, UpstreamUnavailable
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.identity import check_single
 from accredit.gateway.admission.pinned_tools import UpstreamAccess
 from accredit.gateway.call import Call
+from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.front.callers import NOBODY, HttpAuthenticator, Sessions
 from accredit.gateway.front.exchange import Exchange
@@ -53,6 +55,7 @@ from accredit.gateway.headers import (
 from accredit.gateway.media_types import takes_events
 from accredit.gateway.recording.early_refusals import REFUSALS, UnreadRequest
 from accredit.gateway.recording.open_calls import OpenCalls
+from accredit.gateway.replies import refusal, too_little_memory
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns, next_turn
 from accredit.gateway.upstream.reply import Backend
@@ -309,6 +312,41 @@ class Endpoint(Intake[Exchange]):
         if client.head.revision is not None:
             return client.head.revision
         return self._sessions.revision(client.head) or HEADERLESS_REVISION
+
+
+async def answer(
+    exchange: Exchange, work: Callable[[Exchange], Coroutine[Any, Any, None]], counters: Counters | None = None
+) -> None:
+    """Answer a request by `work`. An `AccreditError` that this raises becomes the answer, and is counted if there are
+    `counters`."""
+    try:
+        await work(exchange)
+    except ClientGone:
+        pass
+    except AccreditError as error:
+        await _refuse(exchange, error, counters)
+    except MemoryError as error:
+        # Free whatever asked for more memory first: then there is enough for a sentence.
+        error.__traceback__ = error.__context__ = None
+        await _refuse(exchange, too_little_memory(), counters)
+    except asyncio.CancelledError:
+        if exchange.started:
+            raise
+        # The server stops before this call's grace has sufficed. Its own answer would not be JSON-RPC.
+        await _refuse(exchange, UpstreamUnavailable("the gateway has stopped before the answer came"), counters)
+    finally:
+        if exchange.body_place is not None:
+            exchange.body_place.leave()
+
+
+async def _refuse(exchange: Exchange, error: AccreditError, counters: Counters | None) -> None:
+    if counters is not None:
+        counters.refused(error, server=exchange.server)
+    error.let_go()
+    if not exchange.started:  # else nothing more can be said: the server closes the connection
+        reply = refusal(error, exchange.metadata_url)
+        id = exchange.request_id if isinstance(error, TokenError) else None
+        await exchange.reply(reply.status, reply.frame(id), [JSON, *reply.headers])
 
 
 def is_of_listed(exchange: Exchange, settings: GatewaySettings) -> bool:

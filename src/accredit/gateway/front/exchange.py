@@ -39,23 +39,24 @@ class Exchange(ABC):
     """A request and its answer. It is the `Reply` for the backend (`upstream.reply`), and has what the intake needs
     besides.
 
-    `calls` is set before a backend gets the exchange. `address` is that of the connection, and `client` that of the
-    client, which is another one behind a trusted proxy (`proxies`); `peer` identifies the client. `credentials` are its
-    Authorization fields, once removed from the head. `session_shown` maps a session's id at a replica to the client's
-    id, if any. `learn_revision` is called if the answer begins a session, with the session's revision and replica
-    (`callers`). `request_id` is the id of the single request in the body, once that is read. `vouched` says that the
-    caller itself has authenticated. `proved` says that the caller or its session has authenticated, and so gets more
-    room (`rooms`). `shows_pages` says that the client can show people the page at a URL: so it says in this
-    `initialize`, or so it said in that of its session.
+    `server` is the name of the server that the request is for. `metadata_url` is named in refusals. Both are "" if
+    there is none. `calls` is set before a backend gets the exchange. `address` is that of the connection, and `client`
+    that of the client, which is another one behind a trusted proxy (`proxies`); `peer` identifies the client.
+    `credentials` are its Authorization fields, once removed from the head. `session_shown` maps a session's id at a
+    replica to the client's id, if any. `learn_revision` is called if the answer begins a session, with the session's
+    revision and replica (`callers`). `request_id` is the id of the single request in the body, once that is read.
+    `vouched` says that the caller itself has authenticated. `proved` says that the caller or its session has
+    authenticated, and so gets more room (`rooms`). `shows_pages` says that the client can show people the page at a
+    URL: so it says in this `initialize`, or so it said in that of its session.
     """
 
     __slots__ = (
         "_begun",
-        "_body",
         "_origins",
         "_refused",
         "_session",
         "address",
+        "body_place",
         "calls",
         "carried",
         "client",
@@ -63,11 +64,13 @@ class Exchange(ABC):
         "head",
         "hears",
         "learn_revision",
+        "metadata_url",
         "peer",
         "replica",
         "request_id",
         "resumable",
         "rooms",
+        "server",
         "session_shown",
         "shows_pages",
         "speaker",
@@ -106,7 +109,9 @@ class Exchange(ABC):
         self._refused: tuple[bytes, ...] = ()
         self._session = None if head.is_modern else head.headers.get(SESSION_HEADER)  # as the client knows it
         self.vouched = self.shows_pages = self._begun = False
-        self._body: Slot | None = None
+        self.server = self.metadata_url = ""
+        self.body_place: Slot | None = None
+        """The body's place in its room, which is left once the answer is sent. None for a small body."""
 
     @property
     def proved(self) -> bool:
@@ -118,11 +123,6 @@ class Exchange(ABC):
         self.vouched = True
         if self._session is not None:
             self.rooms.proved(self._session)
-
-    def over(self) -> None:
-        """Release the body's memory, as the answer has been sent."""
-        if self._body is not None:
-            self._body.leave()
 
     def negotiated(self, session: bytes, revision: str) -> None:
         """Note that the answer begins a session in this revision. `session` is its id at the server. Raises
@@ -152,9 +152,9 @@ class Exchange(ABC):
             return chunk
         # Bytes that have arrived count as well: another ASGI server may hand over the whole at once.
         size = max(length if more else len(chunk), SMALL_BODY_BYTES)
-        self._body = await self.rooms.bodies.wait(self, size, BODY_ROOM_SECONDS)
+        self.body_place = place = await self.rooms.bodies.wait(self, size, BODY_ROOM_SECONDS)
         if more:
-            with self._body:
+            with place:
                 return await self._rest(chunk, limit)
         return chunk
 

@@ -17,7 +17,7 @@ from accredit.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from accredit.gateway.eager import Wakeup, end_of_step
+from accredit.gateway.eager import Wakeup
 from accredit.gateway.room import ALONE, EqualShares
 from accredit.gateway.upstream.http.dialing import Origin, attach, open_socket
 from accredit.gateway.upstream.http.parsing import IDLE_SECONDS, AnswerHeads, Response, ResponseParser, cut_off
@@ -43,7 +43,7 @@ class Connection(asyncio.Protocol):
     """The protocol of one connection; `sock` is its raw socket, which the transport owns."""
 
     __slots__ = (
-        "_armed", "_closing", "_deadline", "_end_of_step", "_error", "_loop", "_owner", "_parser", "_paused",
+        "_armed", "_closing", "_deadline", "_error", "_loop", "_owner", "_parser", "_paused",
         "_response", "_rest_until", "_sock", "_timer", "_transport", "_unsent", "_waiter",
     )  # fmt: skip
 
@@ -60,7 +60,6 @@ class Connection(asyncio.Protocol):
         self._armed = 0.0
         self._error: AccreditError | None = None
         self._unsent: tuple[bytes, ...] = ()
-        self._end_of_step = end_of_step(self._loop)
         self._paused = False
         self._closing = False
 
@@ -94,7 +93,7 @@ class Connection(asyncio.Protocol):
         """Send a request. From here on it may have reached the upstream."""
         self._response = response = self._parser.expect(bodiless=bodiless)
         self._unsent = (head, body) if body else (head,)
-        self._end_of_step.add(self._write)
+        self._loop.call_soon(self._write)  # at the end of this step: what comes before answers nothing
         return response
 
     def _write(self) -> None:
