@@ -30,7 +30,8 @@ from accredit.limits import (
 )
 from accredit.ratify import DelegationCert, Extension, IdentityStatus, verify_chain
 from accredit.ratify.facts import CallFacts, VerifierContext
-from accredit.ratify.verify import Terms, constraints_fault
+from accredit.ratify.terms import Terms
+from accredit.ratify.verify import constraints_fault
 from accredit.ratify.wire import WireObject
 
 _LEVEL_OF_CERTIFICATE = 3

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from accredit.base.caching import CachedProperty
 from accredit.limits import MAX_SCOPE_LENGTH_BYTES
 from accredit.policy.drill import DRILL, DRILL_ROUTE, DRILL_SCOPE, SENSITIVE_DRILL, SENSITIVE_DRILL_ROUTE, is_drill
 from accredit.policy.facts import NO_FACTS, Facts
@@ -33,7 +34,7 @@ OWN_SCOPE = re.compile(r"(?!(?:x-[^:]*|urn):)[A-Za-z][A-Za-z0-9._/+-]*(?::[A-Za-
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class Entry(Struct, frozen=True, kw_only=True, dict=True):
     """What one tool, resource or prompt requires: the scope `scope`, or any of `accepts` in its place. Besides, it
     requires what the entries of `also` do. A proof is bound to `scope`."""
 
@@ -43,7 +44,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     facts: Facts = NO_FACTS
     also: tuple["Entry", ...] = ()
 
-    @property
+    @CachedProperty
     def sensitive(self) -> bool:
         """Whether a call needs a challenge that was issued here (Option B)."""
         return self.marked_sensitive or self.scope in SENSITIVE_SCOPES or any(each.sensitive for each in self.also)

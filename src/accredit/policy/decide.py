@@ -68,7 +68,6 @@ from accredit.policy.decision import (
     FindDefinition,
     FindTask,
     FlowOf,
-    IsRevoked,
     IssueChallenge,
     LookAtChallenge,
     Need,
@@ -93,8 +92,9 @@ from accredit.ratify import (
     VerifyResult,
     decode_proof_bundle,
 )
-from accredit.ratify import needs as proof_needs
-from accredit.ratify.verify import Terms, constraints_fault, verification
+from accredit.ratify.terms import ConsumeChallenge, IsRevoked, Terms, ValidateChallenge
+from accredit.ratify.terms import Need as ProofNeed
+from accredit.ratify.verify import constraints_fault, verification
 from accredit.tokens import VerifiedToken
 
 CLOCK_AHEAD_SECONDS = 60
@@ -302,7 +302,7 @@ class ProofCheck:
             vocabulary=self._policy.vocabulary,
             roots=() if self._root is None else (self._root,),
             session_context=context,
-            context=self._facts(),
+            context=self._facts() if any(cert.constraints for cert in bundle.delegations) else VerifierContext(),
             constraint_evaluators=self._policy.constraint_evaluators,
             check_revocation=True,
             single_use=True,
@@ -367,16 +367,16 @@ class ProofCheck:
         # The use was taken when the task was created.
         return 0 if self.task is not None else self._uses.of(cert_id, window_s)
 
-    def _answer(self, need: proof_needs.Need, bundle: ProofBundle) -> Generator[Need, object, object]:
+    def _answer(self, need: ProofNeed, bundle: ProofBundle) -> Generator[Need, object, object]:
         match need:
-            case proof_needs.IsRevoked(cert_id):
-                revoked = yield IsRevoked(cert_id)  # 5
+            case IsRevoked():
+                revoked = yield need  # 5
                 if not isinstance(revoked, bool):
                     raise TypeError("nobody said whether it is revoked")
                 return revoked
-            case proof_needs.ValidateChallenge(challenge, _):
+            case ValidateChallenge(challenge, _):
                 return (yield from self._spending(LookAtChallenge(challenge, self._request_hash, self._issued)))
-            case proof_needs.ConsumeChallenge(challenge, _):
+            case ConsumeChallenge(challenge, _):
                 if self._tasks:
                     yield from self._own_tasks(bundle)
                 yield from self._definition(bundle)  # 6
@@ -479,7 +479,7 @@ class ProofCheck:
     def _quotas(self, bundle: ProofBundle) -> Taken:
         """Return what the call takes of each quota. Raises `QuotaReached`."""
         call, token = self._call, self._token
-        if not call.is_counted or not self._policy.quotas.entries:
+        if not self._policy.quotas.entries or not call.is_counted:
             return ()
         subject = (token.issuer, token.subject) if token is not None else None
         caller = QuotaCaller(bundle.delegations[-1].issuer_id, bundle.agent_id, subject)

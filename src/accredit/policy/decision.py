@@ -23,6 +23,7 @@ from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.quotas import Quotas
 from accredit.ports import ProofStore, RateLimit, Revocations, Task, TaskStore
 from accredit.ratify import CertificateCache, DelegationCert, Evaluator, HybridPublicKey, IdentityStatus, ProofBundle
+from accredit.ratify.terms import IsRevoked
 
 _Decision = TypeVar("_Decision")
 RootFinder = Callable[[HybridPublicKey], Awaitable[str | None]]
@@ -63,12 +64,6 @@ class Policy(Struct, frozen=True, kw_only=True):
     def may_trust(self, root: HybridPublicKey) -> bool:
         """Return whether a chain may end in this key: it is one of the roots, or a registry may know it."""
         return self.find_root is not None or root in self.roots
-
-
-class IsRevoked(NamedTuple):
-    """Is this certificate revoked? The answer is a bool."""
-
-    cert_id: str
 
 
 class LookAtChallenge(NamedTuple):

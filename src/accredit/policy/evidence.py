@@ -72,11 +72,12 @@ from accredit.ratify import (
     challenge_sign_bytes,
     operation_context_hash,
 )
+from accredit.ratify.callbacks import run
 from accredit.ratify.constraints import TimeWindow, evaluate
 from accredit.ratify.hybrid import signature_fault
-from accredit.ratify.needs import run
 from accredit.ratify.structures import UNTIL_REVOKED, decode_chain
-from accredit.ratify.verify import Terms, chain_verification
+from accredit.ratify.terms import Terms
+from accredit.ratify.verify import chain_verification
 
 _Chain = tuple[DelegationCert, ...]
 _Proof = KeptProof | bytes | None

@@ -22,13 +22,14 @@ from accredit.errors import FrameError, StoreUnavailable, WireError
 from accredit.jsonrpc.objects import check_no_duplicates
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.policy.decide import CLOCK_AHEAD_SECONDS
-from accredit.policy.decision import IsRevoked, LookAtChallenge, Need, Policy, SpendChallenge, find_root
+from accredit.policy.decision import LookAtChallenge, Need, Policy, SpendChallenge, find_root
 from accredit.ports import Spending
 from accredit.ratify import ProofBundle, VerifyResult, decode_proof_bundle
-from accredit.ratify import needs as proof_needs
 from accredit.ratify.results import invalid
 from accredit.ratify.scopes import CANONICAL_SCOPES, WILDCARDS
-from accredit.ratify.verify import Terms, verification
+from accredit.ratify.terms import ConsumeChallenge, IsRevoked, Terms, ValidateChallenge
+from accredit.ratify.terms import Need as ProofNeed
+from accredit.ratify.verify import verification
 
 MAX_VERIFY_BYTES = 262_144
 """The most bytes of a request to verify. A bundle has 131,072 at most, and a third more in base64."""
@@ -107,19 +108,19 @@ def verify_steps(
         return stop.value
 
 
-def _answer(need: proof_needs.Need, bundle: ProofBundle) -> Generator[Need, object, object]:
+def _answer(need: ProofNeed, bundle: ProofBundle) -> Generator[Need, object, object]:
     """Yield a need of the verifier as one of a decision. If the port raises, so does this: there is no result then."""
     try:
         match need:
-            case proof_needs.IsRevoked(cert_id):
-                revoked = yield IsRevoked(cert_id)
+            case IsRevoked():
+                revoked = yield need
                 if isinstance(revoked, bool):
                     return revoked
-            case proof_needs.ValidateChallenge(challenge, _):
+            case ValidateChallenge(challenge, _):
                 seen = yield LookAtChallenge(challenge, REQUEST_HASH, issued=True)
                 if isinstance(seen, Spending):
                     return None if seen is Spending.FIRST else seen.value
-            case proof_needs.ConsumeChallenge(challenge, _):
+            case ConsumeChallenge(challenge, _):
                 keep_until = bundle.challenge_at + CHALLENGE_WINDOW_SECONDS + 1
                 seen = yield SpendChallenge(challenge, REQUEST_HASH, issued=True, keep_until=keep_until)
                 if isinstance(seen, Spending):

@@ -44,7 +44,6 @@ from accredit.policy.decision import (
     FindRoom,
     FindRoot,
     FindTask,
-    IsRevoked,
     IssueChallenge,
     LookAtChallenge,
     Need,
@@ -66,9 +65,9 @@ from accredit.ratify import (
     ProofBundle,
     VerifyResult,
 )
-from accredit.ratify import needs as proof_needs
 from accredit.ratify.challenges import CHALLENGE_BYTES
 from accredit.ratify.constraints import MaxRate, TimeWindow
+from accredit.ratify.terms import IsRevoked
 from accredit.ratify.verify import chain_verification, constraints_fault
 from accredit.tokens import VerifiedToken
 
@@ -377,7 +376,7 @@ class _PastCase(ProofCheck):
         try:
             while True:
                 need = steps.send(answer)
-                answer = (yield IsRevoked(need.cert_id)) if isinstance(need, proof_needs.IsRevoked) else None
+                answer = (yield need) if isinstance(need, IsRevoked) else None
         except StopIteration as stop:
             result: VerifyResult = stop.value
         if not result.valid:

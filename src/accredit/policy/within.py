@@ -20,7 +20,8 @@ from accredit.policy.decision import Authority, Policy
 from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.tasks import ONE_SERVER
 from accredit.ratify import IdentityStatus, VerifyResult
-from accredit.ratify.verify import Terms, constraints_fault
+from accredit.ratify.terms import Terms
+from accredit.ratify.verify import constraints_fault
 
 
 def check_within(call: GuardedCall, authority: Authority | None, policy: Policy, now: int) -> None:

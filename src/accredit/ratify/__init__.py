@@ -7,12 +7,13 @@ The rules are pure code: bytes and facts in, answers out. The only file read is 
 - `hybrid`: keys and signatures
 - `scopes`, `constraints`: what is granted
 - `facts`: what is known of a call
-- `verify`, `needs`, `results`: the verifier; `challenges`: its memory
+- `verify`, `terms`, `results`: the verifier; `callbacks` runs it at one go; `challenges`: its memory
 - `issue`: makes delegations and proofs; `revocation`: revokes delegations
 - `extras`: the protocol's other objects, which the gateway does not use (`sessions`, `rotation`, `witness`, `receipts`,
   `transactions`, `verdicts`)
 """
 
+from accredit.ratify.callbacks import verify_bundle, verify_chain
 from accredit.ratify.challenges import ChallengeStore, IssuedChallenge, MemoryChallengeStore
 from accredit.ratify.constraints import Constraint, Evaluator, Extension, read_constraint, zone_names
 from accredit.ratify.facts import CallFacts, VerifierContext
@@ -37,7 +38,7 @@ from accredit.ratify.structures import (
     encode_delegation_cert,
     encode_proof_bundle,
 )
-from accredit.ratify.verify import CertificateCache, verify_bundle, verify_chain
+from accredit.ratify.terms import CertificateCache
 
 __all__ = [
     "CallFacts",

@@ -18,12 +18,12 @@ from msgspec.structs import replace
 
 from accredit.errors import IssueError, WireError
 from accredit.limits import MAX_DELEGATION_CHAIN_DEPTH
+from accredit.ratify.callbacks import verify_chain
 from accredit.ratify.constraints import Constraint, ResourcePath, path_fault, path_is_below
 from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSigner, derive_id
 from accredit.ratify.scopes import DELEGATE, expand, unknown_scope
 from accredit.ratify.signable import challenge_sign_bytes
 from accredit.ratify.structures import PROTOCOL_VERSION, DelegationCert, ProofBundle, delegation_sign_bytes
-from accredit.ratify.verify import verify_chain
 
 MIN_SIGNED_MAGNITUDE = 1e-4
 """The smallest size of a number in a certificate, apart from zero. Other implementations write smaller ones in another

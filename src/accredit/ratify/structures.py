@@ -31,7 +31,7 @@ from accredit.limits import (
 )
 from accredit.ratify.canonical import canonical
 from accredit.ratify.constraints import Constraint, Extension, ResourcePath
-from accredit.ratify.hybrid import HybridPublicKey, HybridSignature
+from accredit.ratify.hybrid import HybridPublicKey, HybridSignature, length_fault
 from accredit.ratify.wire import Bytes32, Integer, Positive, WireObject
 
 MAX_CONSTRAINTS_PER_CERT = 32
@@ -68,10 +68,12 @@ class DelegationCert(WireObject, frozen=True, dict=True):
 
     @CachedProperty
     def digest(self) -> bytes:
-        """The SHA-256 of everything that is signed, and of both signatures.
+        """The SHA-256 of everything that is signed, and of both signatures. No two certificates have the same one.
 
-        No two certificates have the same digest, provided that their keys and signatures have the right lengths.
+        It is empty where a signature or the issuer's key has a wrong length: then two could have the same one.
         """
+        if length_fault(self.signature, self.issuer_pub_key):
+            return b""
         signed = delegation_sign_bytes(self)
         return hashlib.sha256(signed + self.signature.ed25519 + self.signature.ml_dsa_65).digest()
 
@@ -258,8 +260,9 @@ def _plain(data: bytes) -> ProofBundle | None:
         return None
     if not read or not _nothing_else(data, envelope, read):
         return None
-    for each in read:
-        _remember(each)
+    for each, text in zip(read, envelope.delegations, strict=True):
+        if each.text is text:  # of a remembered one the text is a copy
+            _remember(each)
     return ProofBundle(
         agent_id=envelope.agent_id,
         agent_pub_key=envelope.agent_pub_key,
@@ -312,8 +315,6 @@ def _remember(read: _Read) -> None:
     A certificate whose constraints have parameters is not cached: these are mutable, so a caller could change them.
     """
     name = _lookup_key(read.text)
-    if _remembered.get(name) is read:
-        return
     if not _seen_once.get(name):
         _seen_once.put(name, True)
     elif len(memoryview(read.text)) <= MAX_REMEMBERED_TEXT_BYTES and not _has_parameters(read.cert):

@@ -1,4 +1,4 @@
-"""The verifier (Ratify section 8; where it is stricter, docs/reference/ratify.md). No I/O but the default of `now`.
+"""The verifier (Ratify section 8; where it is stricter, docs/reference/ratify.md). No I/O.
 
 The steps are taken in this order, and the first failure decides (the protocol numbers them from 1 to 16):
 
@@ -22,44 +22,28 @@ The steps are taken in this order, and the first failure decides (the protocol n
 
 Not checked here: that the agent itself sent the bundle (bindings are for that), that a certificate's lifetime lies
 within its parent's, and that the chain has no loops. Without `roots` anyone can be the principal.
+
+The checks of a signed challenge, from `check_challenge_length` on, are those of a turn of a session, too (Ratify
+section 10). Each returns nothing, or raises `Refusal` with the exact reason. `what` names the verified object in it.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+import hmac
+from collections.abc import Generator, Sequence
+from typing import Protocol
 
-from msgspec import UNSET, Struct, UnsetType
-
-from accredit.base.caching import RecentlyUsed
 from accredit.limits import CHALLENGE_WINDOW_SECONDS, MAX_DELEGATION_CHAIN_DEPTH
-from accredit.ratify.challenges import ChallengeStore
-from accredit.ratify.constraints import Evaluator, evaluate
-from accredit.ratify.facts import VerifierContext
+from accredit.ratify.challenges import CHALLENGE_BYTES
+from accredit.ratify.constraints import evaluate
 from accredit.ratify.hybrid import (
     ED25519_KEY_BYTES,
     ML_DSA_65_KEY_BYTES,
     HybridPublicKey,
-    length_fault,
+    HybridSignature,
     signature_fault,
-)
-from accredit.ratify.needs import (
-    ConsumeChallenge,
-    IsRevoked,
-    Need,
-    Steps,
-    ValidateChallenge,
-    context_of,
-    moment_of,
-    run,
-    scope_of,
 )
 from accredit.ratify.results import IdentityStatus, Refusal, VerifyResult, build_refusal, invalid
 from accredit.ratify.scopes import DELEGATE, intersect, unknown_scope
-from accredit.ratify.signable import (
-    check_challenge_length,
-    check_challenge_signature,
-    check_freshness,
-    check_session,
-    check_stream,
-)
+from accredit.ratify.signable import challenge_sign_bytes
 from accredit.ratify.structures import (
     PROTOCOL_VERSION,
     DelegationCert,
@@ -68,111 +52,10 @@ from accredit.ratify.structures import (
     bounds_fault,
     delegation_sign_bytes,
 )
+from accredit.ratify.terms import CertificateCache, ConsumeChallenge, IsRevoked, Need, Steps, Terms, ValidateChallenge
 
-MAX_CACHED_CERTIFICATES = 65_536
-"""How many digests of verified certificates a cache remembers: about 8 MiB."""
-
-
-class CertificateCache:
-    """Remembers certificates whose signatures need not be verified again. Calls and threads may share it.
-
-    It holds one digest for each certificate, of everything that was signed and of both signatures. The digest is added
-    only after both signatures were verified. All that can change (time, revocation, linkage, scopes, constraints, the
-    challenge) is evaluated every time.
-    """
-
-    __slots__ = ("_digests",)
-
-    def __init__(self, max_entries: int = MAX_CACHED_CERTIFICATES) -> None:
-        """Raise `ValueError` for a bound below 1."""
-        if max_entries < 1:
-            raise ValueError("max_entries is at least 1")
-        self._digests = RecentlyUsed[bytes, bool](max_entries)
-
-    def __len__(self) -> int:
-        return len(self._digests)
-
-    def __contains__(self, digest: bytes) -> bool:
-        return self._digests.get(digest) is not None
-
-    def add(self, digest: bytes) -> None:
-        """Remember a certificate whose signatures were both verified."""
-        self._digests.put(digest, True)
-
-
-class Terms(Struct, frozen=True, kw_only=True):
-    """What a verification checks a bundle against.
-
-    `now` is in unix seconds. `vocabulary` is what the deployment adds to the canonical scopes. `session_context` is
-    empty or has 32 bytes. `check_revocation` says whether the caller answers questions about revocation, and
-    `single_use` whether it answers those about the challenge. `max_age` and `max_ahead` bound the challenge's time, in
-    seconds; the defaults are the protocol's. `check_constraints` is False for a request that does nothing to which
-    constraints could apply.
-    """
-
-    now: int
-    required_scope: str = ""
-    vocabulary: Collection[str] = ()
-    roots: Collection[HybridPublicKey] | None = None
-    session_context: bytes = b""
-    stream: StreamContext | None = None
-    context: VerifierContext = VerifierContext()
-    constraint_evaluators: Mapping[str, Evaluator] = {}
-    check_revocation: bool = False
-    single_use: bool = False
-    max_age: int = CHALLENGE_WINDOW_SECONDS
-    max_ahead: int = 0
-    check_constraints: bool = True
-    cert_cache: CertificateCache | None = None
-
-
-def verify_bundle(
-    bundle: ProofBundle,
-    required_scope: str | UnsetType = UNSET,
-    *,
-    now: int | None = None,
-    vocabulary: Iterable[str] | None = None,
-    roots: Iterable[HybridPublicKey] | None = None,
-    is_revoked: Callable[[str], bool] | None = None,
-    session_context: bytes | None = None,
-    stream: StreamContext | None = None,
-    context: VerifierContext | None = None,
-    constraint_evaluators: Mapping[str, Evaluator] | None = None,
-    challenge_store: ChallengeStore | None = None,
-    cert_cache: CertificateCache | None = None,
-) -> VerifyResult:
-    """Verify a proof. Never raises for what a bundle holds: a faulty bundle gives a result that is not valid.
-
-    `now` is in unix seconds (default: this machine's clock). `vocabulary` is what the deployment adds to the canonical
-    scopes. With `roots`, the chain must end in one of these keys. Without, the result's `root_checked` is False, and
-    its `human_id` is the id of an unknown signer. `is_revoked(cert_id)` is asked about every certificate. `stream` is
-    not advanced here: the caller does that, after success. For the other arguments see `Evaluator` and
-    `ChallengeStore`.
-
-    Without `session_context` and `challenge_store` a proof is valid for any call, again and again, until its challenge
-    is 300 seconds old. Without `required_scope` no scope is required, which is wrong in a gateway.
-
-    Raises `TypeError` for a `now`, a `required_scope` or a `vocabulary` of another type. Raises `ValueError` for an
-    empty `required_scope` or `session_context`: a caller's lookup that finds nothing gives None or "", which must not
-    pass.
-    """
-    if isinstance(vocabulary, str):
-        raise TypeError(f"vocabulary is one text, and several are asked for: write vocabulary=[{vocabulary!r}]")
-    moment = moment_of(now)
-    terms = Terms(
-        now=moment,
-        required_scope=scope_of(required_scope),
-        vocabulary=frozenset(vocabulary or ()),
-        roots=None if roots is None else tuple(roots),
-        session_context=context_of(session_context),
-        stream=stream,
-        context=context or VerifierContext(),
-        constraint_evaluators=constraint_evaluators or {},
-        check_revocation=is_revoked is not None,
-        single_use=challenge_store is not None,
-        cert_cache=cert_cache,
-    )
-    return run(verification(bundle, terms), moment, is_revoked, challenge_store)
+_BINDING_BYTES = 32
+"""The length of a session context, and of a stream's id."""
 
 
 def verification(bundle: ProofBundle, terms: Terms) -> Steps:
@@ -222,16 +105,6 @@ def _steps(bundle: ProofBundle, terms: Terms) -> Steps:
         granted_scope=granted,
         root_checked=terms.roots is not None,
     )
-
-
-def verify_chain(chain: Sequence[DelegationCert], *, now: int, vocabulary: Iterable[str] = ()) -> VerifyResult:
-    """Verify certificates without a proof, before a grant is built on them: [certificates], [chain-length], [bounds],
-    [ids] and [chain].
-
-    Not checked: revocation, constraints, the root, and whether anybody holds the subject's key. Raises `TypeError` for
-    a `now` that is not a whole number, and nothing else.
-    """
-    return run(chain_verification(chain, Terms(now=moment_of(now), vocabulary=frozenset(vocabulary))), now)
 
 
 def chain_verification(chain: Sequence[DelegationCert], terms: Terms) -> Steps:
@@ -378,14 +251,13 @@ def _check_certificate(
 
 
 def _check_signature(index: int, cert: DelegationCert, cache: CertificateCache | None) -> None:
-    fault = length_fault(cert.signature, cert.issuer_pub_key)
-    if fault is None and cache is not None and cert.digest in cache:
+    if cache is not None and cache.get(cert.digest):
         return
-    fault = fault or signature_fault(delegation_sign_bytes(cert), cert.signature, cert.issuer_pub_key)
+    fault = signature_fault(delegation_sign_bytes(cert), cert.signature, cert.issuer_pub_key)
     if fault:
         raise invalid("bad_signature", f"cert {index}: {fault}")
     if cache is not None:
-        cache.add(cert.digest)
+        cache.put(cert.digest, True)
 
 
 def _check_constraints(index: int, cert: DelegationCert, terms: Terms) -> None:
@@ -406,3 +278,98 @@ def _check_link(index: int, cert: DelegationCert, parent: DelegationCert) -> Non
     if DELEGATE not in parent.scope:
         text = f'cert {index} issued by a subject whose parent cert {index + 1} did not grant "{DELEGATE}"'
         raise build_refusal(IdentityStatus.DELEGATION_NOT_AUTHORIZED, text)
+
+
+class _SignedChallenge(Protocol):
+    """A challenge with everything that its signature covers: a part of a bundle, or of a streamed turn."""
+
+    @property
+    def challenge(self) -> bytes: ...
+    @property
+    def challenge_at(self) -> int: ...
+    @property
+    def challenge_sig(self) -> HybridSignature: ...
+    @property
+    def session_context(self) -> bytes: ...
+    @property
+    def stream_id(self) -> bytes: ...
+    @property
+    def stream_seq(self) -> int: ...
+
+
+def check_challenge_length(challenge: bytes) -> None:
+    """[challenge] of `verify`: the decoded challenge has 32 bytes. If other lengths were allowed, two bindings could
+    have the same signed bytes."""
+    if len(challenge) != CHALLENGE_BYTES:
+        raise invalid("invalid_challenge", f"challenge must be {CHALLENGE_BYTES} bytes, got {len(challenge)}")
+
+
+def check_session(what: str, bound_to: bytes, expected: bytes) -> None:
+    """[context] of `verify`: both sides name the same session context, or neither names one."""
+    code = "invalid_session_context"
+    if bound_to and len(bound_to) != _BINDING_BYTES:
+        raise invalid(code, f"session_context must be {_BINDING_BYTES} bytes, got {len(bound_to)}")
+    if expected and len(expected) != _BINDING_BYTES:
+        raise invalid(code, f"verify option session_context must be {_BINDING_BYTES} bytes, got {len(expected)}")
+    if expected and not bound_to:
+        raise invalid(
+            "missing_session_context",
+            f"verifier requires a session-bound challenge but {what} has no session_context",
+        )
+    if expected and not hmac.compare_digest(bound_to, expected):
+        raise invalid("session_context_mismatch", f"{what} session_context does not match verifier context")
+    if bound_to and not expected:
+        raise invalid("session_context_unverifiable", f"{what} has session_context but verifier did not provide one")
+
+
+def check_stream(what: str, signed: _SignedChallenge, stream: StreamContext | None) -> None:
+    """[stream] of `verify`: the turn is well formed, and it is the next one of the stream that the verifier knows."""
+    stream_id, seq = signed.stream_id, signed.stream_seq
+    if stream_id and len(stream_id) != _BINDING_BYTES:
+        raise invalid("invalid_stream_id", f"stream_id must be {_BINDING_BYTES} bytes, got {len(stream_id)}")
+    if seq and not stream_id:
+        raise invalid("invalid_stream_seq", "stream_seq set without stream_id")
+    if stream_id and seq < 1:
+        raise invalid("invalid_stream_seq", f"stream_seq must be >=1, got {seq}")
+    if stream is not None:
+        _check_turn(what, stream_id, seq, stream)
+    elif stream_id:
+        raise invalid(
+            "stream_context_unverifiable", f"{what} has stream_id but verifier did not provide a stream context"
+        )
+
+
+def _check_turn(what: str, stream_id: bytes, seq: int, stream: StreamContext) -> None:
+    if len(stream.stream_id) != _BINDING_BYTES:
+        size = len(stream.stream_id)
+        raise invalid("invalid_stream_id", f"verify option stream_id must be {_BINDING_BYTES} bytes, got {size}")
+    if not stream_id:
+        raise invalid(
+            "missing_stream_context", f"verifier requires a stream-bound challenge but {what} has no stream_id"
+        )
+    if not hmac.compare_digest(stream_id, stream.stream_id):
+        raise invalid("stream_id_mismatch", f"{what} stream_id does not match verifier stream context")
+    if seq <= stream.last_seen_seq:
+        raise invalid("stream_seq_replay", f"stream_seq {seq} already seen (last={stream.last_seen_seq})")
+    if seq != stream.last_seen_seq + 1:
+        raise invalid("stream_seq_skip", f"stream_seq {seq} skips expected {stream.last_seen_seq + 1}")
+
+
+def check_freshness(
+    challenge_at: int, now: int, *, max_age: int = CHALLENGE_WINDOW_SECONDS, max_ahead: int = 0
+) -> None:
+    """[freshness] of `verify`: the challenge is at most `max_age` seconds old, and at most `max_ahead` seconds in the
+    future."""
+    age = now - challenge_at
+    if not -max_ahead <= age <= max_age:
+        raise invalid("stale_challenge", f"challenge is {age} seconds old (max {max_age})")
+
+
+def check_challenge_signature(signed: _SignedChallenge, key: HybridPublicKey) -> None:
+    """[signature] of `verify`: the agent signed the challenge, its time and everything that it is bound to."""
+    message = challenge_sign_bytes(
+        signed.challenge, signed.challenge_at, signed.session_context, signed.stream_id, signed.stream_seq
+    )
+    fault = signature_fault(message, signed.challenge_sig, key)
+    if fault:
+        raise invalid("bad_challenge_sig", f"challenge signature verification failed: {fault}")

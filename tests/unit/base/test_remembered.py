@@ -43,7 +43,7 @@ OF_OUR_OWN = {
     "net/fetch.py": "of nothing",
     "policy/facts.py": "of a part of the configuration",
     "policy/passing.py": "of a name in `_meta`, which is bounded (MAX_META_NAME_CHARS)",
-    "ratify/constraints/timing.py": "of nothing",
+    "ratify/constraints/kinds.py": "of nothing",
     "server/arguments.py": "of a function of the author's own",
 }
 """Who may use those of `functools`, which keep what they were asked however long it is, and for what."""

@@ -430,7 +430,7 @@ def test_facts_that_raise_are_a_no() -> None:
             raise ZeroDivisionError
 
     asked = replace(call("pay", {"amount": 1}), arguments=Trap(amount=1))
-    decision, needs = script(with_proof(asked, prove()), policy())
+    decision, needs = script(with_proof(asked, prove(RATED)), policy())
     assert (error(decision), needs) == ("ratify_invalid", [])
 
 

@@ -21,9 +21,10 @@ from tests.world.decisions import (
 
 from accredit.errors import ChallengesFull, ClockSetBack, StoreUnavailable
 from accredit.policy import GuardedCall
-from accredit.policy.decision import IsRevoked, IssueChallenge, LookAtChallenge, SpendChallenge, TakeUse
+from accredit.policy.decision import IssueChallenge, LookAtChallenge, SpendChallenge, TakeUse
 from accredit.ports import Spending
 from accredit.ratify.constraints import MaxRate
+from accredit.ratify.terms import IsRevoked
 
 pytestmark = pytest.mark.holds("policy/decide", "observe")
 

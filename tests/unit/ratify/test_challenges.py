@@ -80,28 +80,3 @@ def test_of_many_at_once_exactly_one_consumes_it() -> None:
             calls = [pool.submit(found.consume, challenge, b"", NOW) for _ in range(8)]
             answers = [call.result() for call in calls]
             assert answers.count(None) == 1
-
-
-class TestCache:
-    def test_the_least_recently_used_goes_first(self) -> None:
-        cache = CertificateCache(2)
-        cache.add(b"a")
-        cache.add(b"b")
-        assert b"a" in cache
-        cache.add(b"c")
-        assert (b"a" in cache, b"b" in cache, b"c" in cache) == (True, False, True)
-
-    def test_threads_may_share_it(self) -> None:
-        cache = CertificateCache(16)
-
-        def work(start: int) -> None:
-            for number in range(start, start + 3000):
-                digest = (number % 40).to_bytes(2, "big")
-                if digest not in cache:
-                    cache.add(digest)
-
-        with ThreadPoolExecutor(4) as pool:
-            for done in [pool.submit(work, start) for start in range(4)]:
-                done.result()
-        cache.add(b"last")
-        assert len(cache) == 16

@@ -12,12 +12,9 @@ from accredit.ratify import Extension, VerifierContext, read_constraint, zone_na
 from accredit.ratify.constraints import Evaluator, ResourcePath, evaluate
 
 pytestmark = [
-    pytest.mark.holds("ratify/constraints/quantities"),
     pytest.mark.holds("ratify/constraints/base"),
-    pytest.mark.holds("ratify/constraints/extension"),
     pytest.mark.holds("ratify/constraints/geo"),
-    pytest.mark.holds("ratify/constraints/resource"),
-    pytest.mark.holds("ratify/constraints/timing"),
+    pytest.mark.holds("ratify/constraints/kinds"),
 ]
 
 Members = dict[str, Any]

@@ -16,7 +16,7 @@ PAGE = (Path(__file__).parents[3] / "docs/reference/ratify.md").read_text("utf-8
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.setattr("accredit.ratify.needs.unix_seconds", lambda: NOW)
+    monkeypatch.setattr("accredit.ratify.callbacks.unix_seconds", lambda: NOW)
     store = MemoryChallengeStore(lambda size: CHALLENGE[:size])
     store.issue(CONTEXT, 60, NOW)
     found: dict[str, Any] = {"owner_key": HUMAN.public_key, "revoked": set[str](), "store": store}

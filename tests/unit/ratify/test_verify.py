@@ -37,15 +37,16 @@ from accredit.ratify import (
     verify_bundle,
     verify_chain,
 )
-from accredit.ratify.needs import run
+from accredit.ratify.callbacks import run
 from accredit.ratify.results import Refusal
-from accredit.ratify.verify import Terms, constraints_fault, verification
+from accredit.ratify.terms import Terms
 from accredit.ratify.verify import _check_link as check_link
+from accredit.ratify.verify import constraints_fault, verification
 
 pytestmark = [
-    pytest.mark.holds("ratify/signable"),
     pytest.mark.holds("ratify/results"),
-    pytest.mark.holds("ratify/needs"),
+    pytest.mark.holds("ratify/callbacks"),
+    pytest.mark.holds("ratify/terms"),
 ]
 
 GOOD = ("authorized_agent", "")

@@ -1,16 +1,23 @@
 """Constraints: conditions under which a delegation is valid (Ratify section 7). No I/O but the time zone data.
 
-`base` has the parts that all kinds share. `geo`, `timing`, `quantities`, `resource` and `extension` have the kinds,
-each with its members on the wire, its canonical form and its rule. `registry` finds the kind of a received constraint.
+`base` has what all of them share, and those that deployments define. `geo` and `kinds` have the protocol's, each with
+its members on the wire, its canonical form and its rule.
 """
 
-from accredit.ratify.constraints.base import Constraint, Outcome
-from accredit.ratify.constraints.extension import Evaluator, Extension, evaluate
+from accredit.ratify.constraints.base import Constraint, Evaluator, Extension, Outcome, evaluate
 from accredit.ratify.constraints.geo import GeoBox, GeoCircle, GeoPolygon
-from accredit.ratify.constraints.quantities import MaxAmount, MaxRate, MaxSpeed
-from accredit.ratify.constraints.registry import BUILT_IN_TYPES, read_constraint
-from accredit.ratify.constraints.resource import ResourcePath, path_fault, path_is_below
-from accredit.ratify.constraints.timing import TimeWindow, zone_names
+from accredit.ratify.constraints.kinds import (
+    BUILT_IN_TYPES,
+    MaxAmount,
+    MaxRate,
+    MaxSpeed,
+    ResourcePath,
+    TimeWindow,
+    path_fault,
+    path_is_below,
+    read_constraint,
+    zone_names,
+)
 
 __all__ = [
     "BUILT_IN_TYPES",

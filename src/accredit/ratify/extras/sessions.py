@@ -14,20 +14,22 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from accredit.errors import IssueError
+from accredit.ratify.callbacks import context_of, moment_of, run, scope_of
 from accredit.ratify.challenges import ChallengeStore
 from accredit.ratify.hybrid import HybridPublicKey, HybridSignature
-from accredit.ratify.needs import ConsumeChallenge, Steps, ValidateChallenge, context_of, moment_of, run, scope_of
 from accredit.ratify.results import IdentityStatus, VerifyResult, build_refusal, invalid
-from accredit.ratify.signable import (
-    chain_hash,
+from accredit.ratify.signable import chain_hash
+from accredit.ratify.structures import PROTOCOL_VERSION, ProofBundle, StreamContext
+from accredit.ratify.terms import ConsumeChallenge, Steps, ValidateChallenge
+from accredit.ratify.verify import (
+    ask_store,
     check_challenge_length,
     check_challenge_signature,
     check_freshness,
     check_session,
     check_stream,
+    run_to_result,
 )
-from accredit.ratify.structures import PROTOCOL_VERSION, ProofBundle, StreamContext
-from accredit.ratify.verify import ask_store, run_to_result
 from accredit.ratify.wire import Bytes32, Integer, WireObject, signed_text
 
 _HASH_BYTES = 32

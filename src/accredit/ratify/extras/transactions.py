@@ -12,11 +12,11 @@ from typing import NamedTuple, NoReturn
 from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
+from accredit.ratify.callbacks import verify_bundle
 from accredit.ratify.canonical import canonical
 from accredit.ratify.hybrid import HybridPublicKey, HybridSignature, HybridSigner, signature_fault
 from accredit.ratify.results import VerifyResult
 from accredit.ratify.structures import PROTOCOL_VERSION, ProofBundle
-from accredit.ratify.verify import verify_bundle
 from accredit.ratify.wire import Integer, WireObject
 
 
