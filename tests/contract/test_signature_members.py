@@ -22,8 +22,7 @@ from accredit.cli import main
 from accredit.config import build_records, load
 from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
 from accredit.keys import make_key, write_key
-from accredit.keys.record_keys import load_record_key
-from accredit.keys.record_signers import load_record_signer
+from accredit.keys.record_signers import load_record_key, load_record_signer
 from accredit.ops.log_place import public_keys
 from accredit.stores.audit_log.reader import LogFile
 from accredit.stores.sqlite.schema import SCHEMA
@@ -261,7 +260,7 @@ def test_a_key_tells_nothing_of_its_text__and_that_it_could_not_verify(folder: P
     assert "swordfish" not in str(failed.value)
 
 
-@pytest.mark.holds("keys/record_keys", "json")
+@pytest.mark.holds("keys/record_signers", "json")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -298,7 +297,7 @@ def test_a_signer_with_the_gateways_own_id_is_refused__its_log_would_not_verify(
         build_records(load(configure(folder, "testnotary:", "twin.json"), {}, {}))
 
 
-@pytest.mark.holds("keys/record_keys", "json")
+@pytest.mark.holds("keys/record_signers", "json")
 def test_a_pem_key_may_come_as_json_with_an_id_of_its_own(folder: Path) -> None:
     key_pair(folder / "records.pem")
     pem = (folder / "records.pem.pub").read_text("utf-8")

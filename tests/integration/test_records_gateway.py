@@ -21,8 +21,7 @@ from accredit.errors import ConfigurationError
 from accredit.gateway import create_app
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings
 from accredit.jsonrpc.methods import Era
-from accredit.keys.record_keys import load_record_key
-from accredit.keys.record_signers import load_record_signer
+from accredit.keys.record_signers import load_record_key, load_record_signer
 from accredit.policy import Catalog, Entry, Facts
 from accredit.ratify.constraints import MaxAmount
 from accredit.stores.audit_log import writer

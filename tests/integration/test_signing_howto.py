@@ -23,7 +23,7 @@ from tests.world.signed_log import configure, record, verified
 from accredit.attest import Stored, encode_envelope
 from accredit.errors import ConfigurationError
 from accredit.keys import make_key, write_key
-from accredit.keys.record_keys import load_record_key
+from accredit.keys.record_signers import load_record_key
 from accredit.stores.audit_log.reader import LogFile
 
 # A newer Python warns of any fork beside a thread, and a test runner has some.

@@ -5,7 +5,7 @@ that stand twice, in another spelling, or that A2A 1.0 does not have, are not in
 
 - [frame] An answer is one response of JSON-RPC 2.0 to this request, with a result or an error. An error may have no id.
 - [own-codes] The codes of the decision's refusals (-31099 to -31000) are the gateway's. An agent's error has another.
-- [result] A result is what the method has (`methods`); that of a message is a task or a message, that of a stream one
+- [result] A result is what the method has (`shapes`); that of a message is a task or a message, that of a stream one
   task, message or update.
 - [same-task] An answer about a task is about that which the request names. All events of a stream are about the task of
   the first. A message in a task is that task's, also in a list.
@@ -21,7 +21,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from accredit.a2a import shapes
-from accredit.a2a.methods import METHODS
+from accredit.a2a.shapes import METHODS
 from accredit.errors import AnswerError, FrameError, MessageId
 from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.text import check_amount, check_text

@@ -19,7 +19,7 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from accredit.a2a import shapes
-from accredit.a2a.methods import VERSION
+from accredit.a2a.shapes import VERSION
 from accredit.attest.canonical import WORKSPACES
 from accredit.errors import AnswerError, FrameError
 from accredit.http_api.wire import PROOF_HEADER

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from accredit.a2a import shapes
 from accredit.a2a.errors import UNKNOWN_VERSION, unknown_task
-from accredit.a2a.methods import METHODS, VERSION, Method
+from accredit.a2a.shapes import METHODS, VERSION, Method
 from accredit.base.steps import Steps
 from accredit.base.text import excerpt
 from accredit.canonical import canonical_in_steps, has_wide_integer

@@ -1,4 +1,5 @@
-"""The objects of A2A 1.0, as `msgspec` reads them (specification/a2a.proto, in the JSON form of ProtoJSON). No I/O.
+"""The objects of A2A 1.0, as `msgspec` reads them (specification/a2a.proto, in the JSON form of ProtoJSON), and its
+methods. No I/O.
 
 ProtoJSON lets a reader take several spellings of one object: `task_id` for `taskId`, a number for an enum or in a
 string, null for what is absent. Other readers take only one of them. So what comes from a client (`ClientObject`) has
@@ -7,9 +8,11 @@ members of the specification only, in the spelling that it shows, and nothing in
 are left out.
 
 `metadata` and other members of free form stay text. They are not read here, except that an object must be one.
+
+Any method but those in `METHODS` does not exist here, those of A2A 0.3 (`message/send`) included.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -359,3 +362,37 @@ class Card(AgentObject, frozen=True, kw_only=True):
     icon_url: Text = UNSET
     security_schemes: dict[str, Raw] | UnsetType = UNSET
     security_requirements: Requirements | UnsetType = UNSET
+
+
+VERSION = "1.0"
+"""The version that the header `A2A-Version` has to name."""
+
+
+class Method(NamedTuple):
+    """A method. `params` is the type of its params, `result` that of its result (None: null).
+
+    `task` is the member of its params that names the task that it is about, "" for none. `streams` says that events
+    answer it. `pushes` says that it is about push configurations.
+    """
+
+    params: type[Params]
+    result: type[AgentObject] | None
+    task: str = ""
+    streams: bool = False
+    pushes: bool = False
+
+
+METHODS = {
+    "SendMessage": Method(SendParams, SendResult),
+    "SendStreamingMessage": Method(SendParams, StreamResult, streams=True),
+    "GetTask": Method(GetParams, Task, task="id"),
+    "ListTasks": Method(ListParams, ListResult),
+    "CancelTask": Method(CancelParams, Task, task="id"),
+    "SubscribeToTask": Method(TaskParams, StreamResult, task="id", streams=True),
+    "CreateTaskPushNotificationConfig": Method(PushCreateParams, PushResult, task="task_id", pushes=True),
+    "GetTaskPushNotificationConfig": Method(PushParams, PushResult, task="task_id", pushes=True),
+    "ListTaskPushNotificationConfigs": Method(PushListParams, PushListResult, task="task_id", pushes=True),
+    "DeleteTaskPushNotificationConfig": Method(PushParams, None, task="task_id", pushes=True),
+    "GetExtendedAgentCard": Method(Params, Card),
+}
+"""The methods, by name (specification section 9.4)."""

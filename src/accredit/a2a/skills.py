@@ -13,8 +13,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import NamedTuple
 
-from accredit.a2a.methods import VERSION
-from accredit.a2a.shapes import Card, Skill
+from accredit.a2a.shapes import VERSION, Card, Skill
 from accredit.http_api.proposals import irreversible_word
 from accredit.policy.catalog import own_scope
 from accredit.policy.drill import DRILLS

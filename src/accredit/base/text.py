@@ -2,9 +2,12 @@
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 from accredit.errors import one_line as one_line
 from accredit.limits import MAX_QUOTED
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def excerpt(text: str | bytes, limit: int = MAX_QUOTED) -> str:
@@ -38,3 +41,11 @@ def is_utf8(text: str) -> bool:
 def several(number: int, what: str) -> str:
     """Return a number with a word in the right form: `1 call`, `2 calls`."""
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def timestamp(at: int) -> str:
+    """Return a time in RFC 3339, UTC. A time after the year 9999 is a number of seconds."""
+    try:
+        return (_EPOCH + timedelta(seconds=at)).isoformat().replace("+00:00", "Z")
+    except OverflowError:
+        return f"{at} s after 1970"

@@ -32,7 +32,6 @@ import logging
 import os
 import secrets
 import shlex
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -42,7 +41,7 @@ import msgspec
 from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
-from accredit.base.text import one_line
+from accredit.base.text import one_line, timestamp
 from accredit.client.pins import GatewayPin
 from accredit.consent.answers import certain_refusal
 from accredit.consent.asks import Ask
@@ -64,7 +63,7 @@ from accredit.ratify import (
     verify_chain,
 )
 from accredit.ratify.challenges import CHALLENGE_BYTES
-from accredit.ratify.facts import CallFacts, VerifierContext
+from accredit.ratify.facts import VerifierContext
 from accredit.ratify.scopes import IDENTITY
 from accredit.refusals import BY_WORD, CHALLENGE_REQUIRED
 
@@ -454,12 +453,12 @@ class ProofPresenter:
 
     def _is_refused(self, chain: Chain, call: GuardedCall, verifier_id: str) -> bool:
         """Return whether a constraint certainly refuses the call. Only the clock and the call itself are considered."""
-        context = VerifierContext(call=_facts(call, verifier_id))
+        context = VerifierContext(call=call.facts(verifier_id))
         return certain_refusal(chain, context, self._clock()) is not None
 
     def _is_for_others(self, chain: Chain, call: GuardedCall, verifier_id: str) -> bool:
         """Return whether a chain is for certain calls, but not for this one."""
-        facts = _facts(call, verifier_id)
+        facts = call.facts(verifier_id)
         return any(
             isinstance(each, Extension) and each.name == CALL and not is_for_call(each, facts)
             for cert in chain
@@ -485,8 +484,8 @@ class ProofPresenter:
         begins = max(cert.issued_at for cert in chain)
         if begins > self._clock():
             raise NotValidYet(
-                f"{name} is not valid yet: it begins at {_utc(begins)}, and this machine's clock says"
-                f" {_utc(self._clock())}",
+                f"{name} is not valid yet: it begins at {timestamp(begins)}, and this machine's clock says"
+                f" {timestamp(self._clock())}",
                 "see whether the clock is right: `timedatectl set-ntp true` has the network set it; `accredit doctor`"
                 " compares it with the gateway's",
             )
@@ -497,8 +496,8 @@ class ProofPresenter:
     def _expired(self, file: str, chain: Sequence[DelegationCert]) -> ConfigurationError:
         """Return the error for an expired delegation. It has the command that signs it anew only if no constraint could
         get lost by it."""
-        ended = _utc(min(cert.expires_at for cert in chain))
-        what = f"{file} has expired (at {ended}; this machine's clock says {_utc(self._clock())})"
+        ended = timestamp(min(cert.expires_at for cert in chain))
+        what = f"{file} has expired (at {ended}; this machine's clock says {timestamp(self._clock())})"
         if self.key_path is None or len(chain) != 1 or chain[0].constraints:
             return ConfigurationError(what, "ask its principal for a new one: `accredit grant`")
         command = self._grant_to(file, *chain[0].scope, replace=True)
@@ -530,16 +529,6 @@ def _is_elsewhere(chain: Chain, gateway: str) -> bool:
     return any(names_other_gateway(cert.constraints, gateway) for cert in chain)
 
 
-def _facts(call: GuardedCall, verifier_id: str) -> CallFacts:
-    return CallFacts(
-        verifier_id=verifier_id,
-        method=call.method,
-        target=call.target,
-        arguments=call.arguments,
-        params_digest=call.call_digest,
-    )
-
-
 def _nothing_to_present() -> ConfigurationError:
     return ConfigurationError("there is no delegation to present", "name a file that `accredit grant` made")
 
@@ -556,10 +545,6 @@ def _stamp(file: Path | None) -> object:
 
 
 _WITH_PATH = "where PATH is their private key"
-
-
-def _utc(at: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
 
 
 def _read_chain(path: Path, command: str = "`accredit grant`") -> tuple[DelegationCert, ...]:

@@ -34,7 +34,7 @@ from accredit.consent.held import AnyAsk, ClientAsk, read_held
 from accredit.console.book import PendingAsk
 from accredit.console.desk import Desk
 from accredit.errors import ConfigurationError, ConsentError, DeskError
-from accredit.net.fetch import trust
+from accredit.net.fetch import JSON_HEADERS, NETWORK_ERRORS, plain_client, read_body
 from accredit.ratify import HybridPrivateKey, HybridSigner
 from accredit.ratify.hybrid import SEED_BYTES
 
@@ -48,16 +48,8 @@ more desks wait there than may, or if it wants the desk to sign without end."""
 MAX_GATEWAYS_ELSEWHERE = 16
 """How many gateways elsewhere a desk asks: each takes a connection and a request every 20 s."""
 
-_HEADERS = {
-    "accept": "application/json",
-    "accept-encoding": "identity",
-    "content-type": "application/json",
-    "user-agent": "accredit",
-}
-_UNANSWERED = (
-    *(TimeoutError, OSError, httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError),
-    *(ValueError, RecursionError),  # a body that is no JSON
-)
+_HEADERS = {**JSON_HEADERS, "content-type": "application/json"}
+_UNANSWERED = (*NETWORK_ERRORS, RecursionError)  # the last for a body that is no JSON
 _logger = logging.getLogger("accredit.console")
 
 
@@ -150,22 +142,13 @@ class GatewayElsewhere:
 
     async def _post(self, body: bytes) -> tuple[int, bytes]:
         async with (
-            httpx2.AsyncClient(
-                verify=trust(),
-                trust_env=False,
-                follow_redirects=False,
-                headers=_HEADERS,
-                timeout=GATEWAY_SECONDS,
-                transport=self._transport,
-            ) as client,
+            plain_client(headers=_HEADERS, timeout=GATEWAY_SECONDS, transport=self._transport) as client,
             client.stream("POST", f"{self.url}{ASKS_PATH}", content=body) as answer,
         ):
-            found = bytearray()
-            async for chunk in answer.aiter_raw():
-                found += chunk
-                if len(found) > MAX_GATEWAY_ANSWER_BYTES:
-                    raise ValueError("too long")
-            return answer.status_code, bytes(found)
+            found = await read_body(answer, MAX_GATEWAY_ANSWER_BYTES)
+            if found is None:
+                raise ValueError("too long")
+            return answer.status_code, found
 
 
 class Watch:

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
-import httpx2
 import msgspec
 from msgspec import Struct
 
@@ -30,7 +29,7 @@ from accredit.base.clock import unix_ms
 from accredit.base.values import members_of
 from accredit.errors import ConfigurationError
 from accredit.limits import HEALTH_SECONDS, MAX_ASKED_LISTS, MAX_HEALTH_BYTES
-from accredit.net.fetch import trust
+from accredit.net.fetch import JSON_HEADERS, NETWORK_ERRORS, plain_client, read_body
 
 HEALTH_FRESH_SECONDS = 2.0
 """How long an answer of `/readyz` is shown before a gateway is asked again."""
@@ -44,7 +43,6 @@ MAX_ASKED_GATEWAYS = 32
 _STATUSES = ("ok", "not ready", "draining")
 _MAX_PARTS = 100
 _LATE = f"no answer within {HEALTH_SECONDS:g} s"
-_HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "accredit"}
 
 
 class GatewayHealth(Struct, frozen=True, kw_only=True):
@@ -133,21 +131,17 @@ def _address(url: str) -> str:
 async def _ask(said: GatewayHealth, query: str) -> GatewayHealth:
     try:
         async with (
-            httpx2.AsyncClient(verify=trust(), trust_env=False, follow_redirects=False, headers=_HEADERS) as client,
+            plain_client(headers=JSON_HEADERS) as client,
             client.stream("GET", f"{said.address}/readyz?{query}".rstrip("?")) as answer,
         ):
             now, date = unix_ms() / 1000, answer.headers.get("date", "")
-            body = bytearray()
-            async for chunk in answer.aiter_raw():
-                body += chunk
-                if len(body) > MAX_HEALTH_BYTES:
-                    break
+            body = await read_body(answer, MAX_HEALTH_BYTES)
             status = answer.status_code
     except TimeoutError:
         raise
-    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as error:
+    except NETWORK_ERRORS as error:
         return msgspec.structs.replace(said, problem=f"no answer ({type(error).__name__})")
-    members = _members(bytes(body)) if status in (200, 503) else None
+    members = _members(body) if body is not None and status in (200, 503) else None
     if members is None:
         return msgspec.structs.replace(said, problem="what answers there is no gateway of accredit")
     has_list = members.pop("list", None)

@@ -36,9 +36,10 @@ from accredit.attest import (
 from accredit.attest import timestamp as timestamp_ms
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_ms
+from accredit.base.text import timestamp
 from accredit.console.api import Said, Work
 from accredit.console.call_filter import CallFilter, read_filter, values_of
-from accredit.console.views import fold_ids, timestamp
+from accredit.console.views import fold_ids
 from accredit.errors import AttestationError, DeskError, StoreUnavailable, WireError
 from accredit.limits import SHORT_ID_CHARS
 from accredit.pins.shown import visible_text

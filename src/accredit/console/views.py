@@ -9,11 +9,11 @@
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec import UNSET, Struct
 
+from accredit.base.text import timestamp
 from accredit.consent.asks import Ask
 from accredit.consent.offers import Offer, offers_for
 from accredit.consent.shown import Field, in_quotes, look_alikes, one_word, shown_call
@@ -34,7 +34,6 @@ _CAUTIONS = {
     "openWorldHint": "says that it reaches other systems",
 }
 _ANY_SKILL = "any skill"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE = 60
 _NO_CERT = "0" * 32
 _LONG_ID = re.compile(r"\b([0-9a-f]{32}|[0-9a-f]{64})\b(/[a-z0-9][a-z0-9-]{0,31})?")
@@ -176,14 +175,6 @@ def fold_ids(text: str, names: Mapping[str, str]) -> str:
         return (f"“{visible_text(names[holder])}”" if holder in names else f"{holder[:_SHOWN_DIGITS]}…") + server
 
     return _LONG_ID.sub(shorten, text)
-
-
-def timestamp(at: int) -> str:
-    """Return a time in RFC 3339, UTC. If RFC 3339 can't express it, return the number of seconds."""
-    try:
-        return (_EPOCH + timedelta(seconds=at)).isoformat().replace("+00:00", "Z")
-    except OverflowError:
-        return f"{at} s after 1970"
 
 
 def _firsts(ask: Ask, known: Circumstances) -> list[Caution]:

@@ -4,7 +4,7 @@
 - `files`: reads and writes any file of `accredit`. `reading`: reads a configuration's files once for many processes.
 - `load`: makes, reads and writes key files, by means of these.
 - `token_keys`: the keys of session tokens and issuers (PEM, JWK sets).
-- `record_signers`, `record_keys`: keys for the audit log that other services hold.
+- `record_signers`: keys for the audit log that other services hold.
 """
 
 from accredit.keys.files import read_file, replace_file, write_file

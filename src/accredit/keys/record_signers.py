@@ -1,8 +1,17 @@
-"""Signers of records through securesystemslib: PEM files and, by URI, KMS, HSM and the like. I/O: theirs.
+"""Signers of records through securesystemslib, and their public keys: PEM files and, by URI, KMS, HSM and the like.
+I/O: files, and what the signers do.
 
-Imported only if such a signer is configured, as securesystemslib loads slowly. In this order:
+Imported only if such a key or signer is configured, as securesystemslib loads slowly. A public key has one of two
+forms:
 
-- [public-key] The public key is read (`record_keys`).
+- [pem] PEM. Its key id is the one that securesystemslib computes, so that stock verifiers find it.
+- [json] securesystemslib's JSON, `Key.to_dict()` with its `keyid`. It is for keys without a PEM form, such as
+  sigstore's (an identity and its issuer) and GnuPG's, and for schemes that PEM can't express.
+
+A signature's extra members are passed to the key. Ordinary keys verify only the bytes, so a signature by one of these
+may have no extra members. A signer is made in this order:
+
+- [public-key] The public key is read.
 - [file] A private key in a file (`file2:PATH`) is read here. It is refused if others can read it, or if it does not
   belong to the public key.
 - [other-schemes] A signer with any other scheme is opened by securesystemslib, if the extra for it is installed. A PIN
@@ -22,25 +31,40 @@ from functools import partial
 from importlib.metadata import metadata
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from securesystemslib.exceptions import UnsupportedLibraryError
+import msgspec
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+from securesystemslib.exceptions import UnsupportedLibraryError, UnverifiedSignatureError, VerificationError
 from securesystemslib.signer import (
+    KEY_FOR_TYPE_AND_SCHEME,  # pyright: ignore[reportPrivateImportUsage]
     SIGNER_FOR_URI_SCHEME,  # pyright: ignore[reportPrivateImportUsage]
     CryptoSigner,  # pyright: ignore[reportPrivateImportUsage]
     Key,  # pyright: ignore[reportPrivateImportUsage]
     Signer,  # pyright: ignore[reportPrivateImportUsage]
+    SigstoreKey,  # pyright: ignore[reportPrivateImportUsage]
     SigstoreSigner,  # pyright: ignore[reportPrivateImportUsage]
     SSlibKey,  # pyright: ignore[reportPrivateImportUsage]
 )
+from securesystemslib.signer import (
+    Signature as PeerSignature,  # pyright: ignore[reportPrivateImportUsage]
+)
 
-from accredit.attest import RecordSigner, Signature, signature_members
-from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
+from accredit.attest import RecordKey, RecordSigner, Signature, signature_members
+from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable, WireError
 from accredit.keys.files import read_file
 from accredit.keys.load import check_private
-from accredit.keys.record_keys import FOREIGN_KEY_ERRORS, check_signature, keeps_members, load_peer_key
 from accredit.limits import MAX_PEM_BYTES
+from accredit.ratify.strict_json import parse
+
+_PEM_BEGINS = b"-----BEGIN"
+
+_FOREIGN_KEY_ERRORS = (ValueError, TypeError, KeyError, AttributeError, UnsupportedAlgorithm)
+"""The exceptions of securesystemslib for invalid keys. A TypeError is for a private key with a password."""
+
+_SIGSTORE = (SigstoreKey.DEFAULT_KEY_TYPE, SigstoreKey.DEFAULT_SCHEME)
+"""Sigstore's key type and scheme. securesystemslib does not register them by default, as the format is new."""
 
 SIGNER_TRIAL_SECONDS = 30.0
 """How long a signer of records may take for its first signature, at the start. Connecting and signing in to a remote
@@ -56,6 +80,52 @@ TRIAL = b"accredit: a trial of the signer of records, which says nothing else"
 """The message of a trial signature. It can't be taken for a record: those begin with `DSSEv1`."""
 
 
+def load_record_key(path: Path) -> RecordKey:
+    """Return a signer's public key, to verify records with. Raises `ConfigurationError`."""
+    key = _load_peer_key(path)
+    return RecordKey(key.keyid, partial(_check_signature, key))
+
+
+def _load_peer_key(path: Path) -> Key:
+    """Return the key as securesystemslib's type. Raises `ConfigurationError`."""
+    data = read_file(path, MAX_PEM_BYTES).data
+    try:
+        return SSlibKey.from_crypto(load_pem_public_key(data)) if data.startswith(_PEM_BEGINS) else _from_json(data)
+    except (WireError, *_FOREIGN_KEY_ERRORS):
+        raise ConfigurationError(
+            f"{path} is not a public key that signs, neither in PEM nor as JSON of securesystemslib",
+            "name one of Ed25519, ECDSA P-256 or the like in PEM, or what Key.to_dict() says, with its keyid",
+        ) from None
+
+
+def _keeps_members(key: Key) -> bool:
+    """Return whether a key also verifies a signature's extra members. Ordinary keys verify only the bytes."""
+    return type(key) is not SSlibKey
+
+
+def _check_signature(key: Key, signature: Signature, message: bytes) -> None:
+    """Check a signature with all its members. Raises `AttestationError`."""
+    if signature.members and not _keeps_members(key):
+        raise AttestationError("the signature holds what its key does not verify")
+    try:
+        members = msgspec.json.decode(signature.members or b"{}")
+        key.verify_signature(PeerSignature(key.keyid, signature.data.hex(), members), message)
+    except Exception as error:  # a key may raise anything: its input is not trusted yet
+        if isinstance(error, UnverifiedSignatureError) and not isinstance(error, VerificationError):
+            raise AttestationError("the signature is not good") from None
+        cause = error.__cause__ or error
+        raise AttestationError(f"the signature can't be verified ({type(cause).__name__})") from None
+
+
+def _from_json(data: bytes) -> Key:
+    members = cast("dict[str, Any]", parse(data, MAX_PEM_BYTES))
+    key_id = members.pop("keyid")
+    if not isinstance(key_id, str) or not key_id:
+        raise ValueError
+    kinds = cast("Mapping[object, type[Key]]", {_SIGSTORE: SigstoreKey, **KEY_FOR_TYPE_AND_SCHEME})
+    return kinds[members.get("keytype"), members.get("scheme")].from_dict(key_id, members)
+
+
 class _Opens(Protocol):
     def from_priv_key_uri(
         self, priv_key_uri: str, public_key: Key, secrets_handler: Callable[[str], str] | None = None
@@ -68,7 +138,7 @@ def load_record_signer(uri: str, public_key_file: Path, folder: Path) -> RecordS
     A key file is read now. Any other signer is opened when it first signs.
     """
     key, opened = _signer(uri, public_key_file, folder)
-    return RecordSigner(key.keyid, _Signing(key, opened).sign, partial(check_signature, key))
+    return RecordSigner(key.keyid, _Signing(key, opened).sign, partial(_check_signature, key))
 
 
 def sign_trial(uri: str, public_key_file: Path, folder: Path) -> None:
@@ -113,9 +183,9 @@ class _Signing:
 
 def _sign(signer: Signer, key: Key, message: bytes) -> Signature:
     made = signer.sign(message)
-    members = signature_members(made.unrecognized_fields) if keeps_members(key) else b""
+    members = signature_members(made.unrecognized_fields) if _keeps_members(key) else b""
     signature = Signature(key.keyid, _raw(made.signature), members)
-    check_signature(key, signature, message)
+    _check_signature(key, signature, message)
     return signature
 
 
@@ -127,7 +197,7 @@ def _raw(text: str) -> bytes:
 
 
 def _signer(uri: str, public_key_file: Path, folder: Path) -> tuple[Key, Callable[[], Signer]]:
-    key = load_peer_key(public_key_file)
+    key = _load_peer_key(public_key_file)
     scheme, _, place = uri.partition(":")
     if scheme == CryptoSigner.SCHEME:
         signer = _open_file(folder / place, key)
@@ -165,14 +235,14 @@ def _open_file(path: Path, key: Key) -> Signer:
     check_private(path, content)
     try:
         private = load_pem_private_key(content.data, password=None)
-    except FOREIGN_KEY_ERRORS:
+    except _FOREIGN_KEY_ERRORS:
         raise ConfigurationError(
             f"{path} is not a private key in PEM without a password", "name one of Ed25519 or ECDSA P-256"
         ) from None
     try:
         signer = CryptoSigner(private, key if isinstance(key, SSlibKey) else None)
         _sign(signer, key, TRIAL)
-    except (AttestationError, *FOREIGN_KEY_ERRORS):
+    except (AttestationError, *_FOREIGN_KEY_ERRORS):
         raise ConfigurationError(
             f"{path} is not the private key of attest.signer_public_key_file", "name the two halves of one key"
         ) from None

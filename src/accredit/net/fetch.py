@@ -23,6 +23,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import Any
 
 import httpx2
 
@@ -34,7 +35,10 @@ MAX_KEYS_REDIRECTS = 3
 """How many redirects one fetch follows, all within one origin."""
 
 
-_HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "accredit"}
+JSON_HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "accredit"}
+"""The headers of a request for JSON."""
+NETWORK_ERRORS = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError)
+"""What a request raises if there is no proper answer."""
 
 _PORTS = {"https": 443, "http": 80}
 
@@ -60,14 +64,11 @@ async def fetch(
     to the address that it returns. `context` has the certificates to trust (None: those of `trust`). Raises
     `KeySetError`."""
     try:
-        client = httpx2.AsyncClient(
-            verify=context or trust(), trust_env=False, follow_redirects=False, headers=_HEADERS
-        )
-        async with asyncio.timeout(timeout), client:
+        async with asyncio.timeout(timeout), plain_client(headers=JSON_HEADERS, context=context) as client:
             return await _get(client, httpx2.URL(url), max_bytes, redirects, resolve)
     except TimeoutError:
         raise KeySetError(f"no answer within {timeout:g} s") from None
-    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as error:
+    except NETWORK_ERRORS as error:
         detail = ascii(str(error))[:MAX_QUOTED]  # it may quote the other side
         raise KeySetError(f"{type(error).__name__}: {detail}") from None
 
@@ -127,11 +128,25 @@ async def _body(response: httpx2.Response, max_bytes: int) -> bytes:
         raise KeySetError(f"status {response.status_code}")
     if response.headers.get("content-encoding", "identity") != "identity":
         raise KeySetError("a Content-Encoding that was not asked for")
+    body = await read_body(response, max_bytes)
+    if body is None:
+        raise KeySetError(f"more than {max_bytes} bytes")
+    return body
+
+
+def plain_client(context: ssl.SSLContext | None = None, **options: Any) -> httpx2.AsyncClient:
+    """Return a client that takes nothing from the environment, and follows no redirects. `context` has the certificates
+    to trust (None: those of `trust`)."""
+    return httpx2.AsyncClient(verify=context or trust(), trust_env=False, follow_redirects=False, **options)
+
+
+async def read_body(response: httpx2.Response, max_bytes: int) -> bytes | None:
+    """Return a body as it was sent; None if it is longer. Raises `NETWORK_ERRORS`."""
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
         if len(body) > max_bytes:
-            raise KeySetError(f"more than {max_bytes} bytes")
+            return None
     return bytes(body)
 
 

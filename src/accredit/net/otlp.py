@@ -21,7 +21,7 @@ import httpx2
 
 from accredit.base.clock import unix_seconds
 from accredit.errors import CollectorError
-from accredit.net.fetch import trust
+from accredit.net.fetch import NETWORK_ERRORS, plain_client, read_body
 
 MAX_COLLECTOR_BYTES = 65_536
 """How many bytes of a collector's answer are read. It only says how many records were rejected, and why."""
@@ -44,9 +44,7 @@ class Collector:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._client = httpx2.AsyncClient(
-            verify=trust(), trust_env=False, follow_redirects=False, headers=_HEADERS, cookies=_NoCookies()
-        )
+        self._client = plain_client(headers=_HEADERS, cookies=_NoCookies())
 
     async def send(self, path: str, body: bytes, timeout: float) -> bytes:
         """Send a message within `timeout` seconds. Return the body of a success; b"" if that is unreadable. Raises
@@ -64,7 +62,7 @@ class Collector:
         except TimeoutError:
             is_busy = watching is not None and watching.done()
             problem = "too much work for one answer" if is_busy else f"no answer within {timeout:g} s"
-        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as error:
+        except NETWORK_ERRORS as error:
             problem = type(error).__name__
         finally:
             if watching is not None:
@@ -93,14 +91,12 @@ async def _end_when_busy(limit: asyncio.Timeout) -> None:
 
 
 async def _message(answer: httpx2.Response) -> bytes:
-    read = bytearray()
-    async for chunk in answer.aiter_raw():
-        read += chunk
-        if len(read) > MAX_COLLECTOR_BYTES:
-            return b""  # the connection is closed
+    read = await read_body(answer, MAX_COLLECTOR_BYTES)
+    if read is None:
+        return b""  # the connection is closed
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     is_plain = answer.headers.get("content-encoding", "identity") == "identity"
-    return bytes(read) if is_plain and kind == _PROTOBUF else b""
+    return read if is_plain and kind == _PROTOBUF else b""
 
 
 def _wait(text: str) -> float:

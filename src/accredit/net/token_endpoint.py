@@ -15,7 +15,7 @@ The caller limits the time; `tokens.access` and `tokens.introspection` read what
 import httpx2
 
 from accredit.errors import AccessTokenError, KeySetError
-from accredit.net.fetch import Resolve, place_of, trust
+from accredit.net.fetch import Resolve, place_of, plain_client, read_body
 from accredit.tokens import AccessGrant, AccessToken, SubjectToken, error_word, read_access_token
 
 MAX_TOKEN_ANSWER_BYTES = 65_536
@@ -46,7 +46,7 @@ async def post_form(url: str, authorization: str, form: bytes, resolve: Resolve 
     connect to the address that it returns. Raises `AccessTokenError`."""
     try:
         # Its own timeouts would interfere with the caller's.
-        client = httpx2.AsyncClient(verify=trust(), trust_env=False, follow_redirects=False, timeout=None)
+        client = plain_client(timeout=None)
         place, host, names = await place_of(httpx2.URL(url), resolve)
         headers = {**_HEADERS, **host, "authorization": authorization}
         async with client, client.stream("POST", place, content=form, headers=headers, extensions=names) as response:
@@ -60,14 +60,12 @@ async def post_form(url: str, authorization: str, form: bytes, resolve: Resolve 
 async def _read(response: httpx2.Response) -> bytes:
     if response.headers.get("content-encoding", "identity") != "identity":
         raise AccessTokenError("a Content-Encoding that was not asked for")
-    body = bytearray()
-    async for chunk in response.aiter_raw():
-        body += chunk
-        if len(body) > MAX_TOKEN_ANSWER_BYTES:
-            raise AccessTokenError(f"more than {MAX_TOKEN_ANSWER_BYTES} bytes")
+    body = await read_body(response, MAX_TOKEN_ANSWER_BYTES)
+    if body is None:
+        raise AccessTokenError(f"more than {MAX_TOKEN_ANSWER_BYTES} bytes")
     if response.status_code != 200:
-        word = error_word(bytes(body))
+        word = error_word(body)
         raise AccessTokenError(f"status {response.status_code}{f': {word}' if word else ''}", word)
     if response.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise AccessTokenError("the answer is not JSON")
-    return bytes(body)
+    return body

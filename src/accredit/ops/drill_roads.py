@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, cast
 import httpx2
 from msgspec import Struct
 
-from accredit.a2a.methods import VERSION
+from accredit.a2a.shapes import VERSION
 from accredit.base.version import version_text
 from accredit.gateway.settings import Proxy
 from accredit.http_api.call import HttpCall

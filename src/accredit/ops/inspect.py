@@ -11,12 +11,22 @@ from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ops.inspect_records import print_bundle
 from accredit.ops.inspect_token import inspect_token, is_opaque, is_token, print_opaque
 from accredit.ops.log_place import keys_by_kind
-from accredit.ratify import DelegationCert, ProofBundle, RevocationList, revocation_list_fault
+from accredit.policy import MCP_SCOPES
+from accredit.ratify import (
+    DelegationCert,
+    ProofBundle,
+    RevocationList,
+    VerifyResult,
+    challenge_sign_bytes,
+    revocation_list_fault,
+    verify_chain,
+)
+from accredit.ratify.hybrid import signature_fault
 from accredit.ratify.structures import UNTIL_REVOKED
 from accredit.ratify.verify import certificate_fault
-from accredit.signing.chain import challenge_fault, judge_chain
 from accredit.signing.documents import DelegationDocument, read_document
 from accredit.signing.keys import key_facts, key_members
+from accredit.signing.vocabulary import catalog_scopes
 from accredit.terminal import wording as words
 from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_facts, print_result, say, tell
 
@@ -37,6 +47,23 @@ def inspect_file(*, file: Path, key: Sequence[Path]) -> int:
     if isinstance(document, KeyFile) and isinstance(read_key(file), PrivateKeyFile | LockedKeyFile):
         tell(f"note: {file} holds the private key as well, which is for its owner alone")
     return 1 if _print(document, known, now) else 0
+
+
+def judge_chain(chain: Sequence[DelegationCert], now: int) -> VerifyResult:
+    """Return what a chain grants at `now`. Scopes that only a catalog can define are accepted. Revocation and
+    constraints are not checked."""
+    scopes = [scope for cert in chain for scope in cert.scope]
+    return verify_chain(chain, now=now, vocabulary=MCP_SCOPES | catalog_scopes(scopes))
+
+
+def challenge_fault(bundle: ProofBundle) -> str | None:
+    """Return why the proof was not made by the chain's agent, or None if it was."""
+    if bundle.agent_pub_key != bundle.delegations[0].subject_pub_key:
+        return "the agent's key is not the one that the delegation is for"
+    message = challenge_sign_bytes(
+        bundle.challenge, bundle.challenge_at, bundle.session_context, bundle.stream_id, bundle.stream_seq
+    )
+    return signature_fault(message, bundle.challenge_sig, bundle.agent_pub_key)
 
 
 def _print(document: DelegationDocument, known: Mapping[str, KeyFile], now: int) -> bool:

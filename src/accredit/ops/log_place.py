@@ -182,7 +182,7 @@ def _log_key(key: KeyFile | RecordKey) -> LogKey | RecordKey:
 def _read_key(path: Path) -> KeyFile | RecordKey:
     if not _is_record_key(read_file(path, max(MAX_KEY_FILE_BYTES, MAX_PEM_BYTES)).data):
         return load_public_key(path)
-    from accredit.keys.record_keys import load_record_key  # noqa: PLC0415 - securesystemslib is slow to load
+    from accredit.keys.record_signers import load_record_key  # noqa: PLC0415 - securesystemslib is slow to load
 
     return load_record_key(path)
 

@@ -349,14 +349,7 @@ class ProofCheck:
         """Return the facts of the call. For a request about a task, return those of the call that created the task."""
         call, task, gateway = self._call, self.task, self._policy.verifier_id
         if task is None:
-            return CallFacts(
-                verifier_id=gateway,
-                method=call.method,
-                target=call.target,
-                arguments=call.arguments,
-                params_digest=call.call_digest,
-                definition=self._pinned(call.method, call.target),
-            )
+            return call.facts(gateway, self._pinned(call.method, call.target))
         return replace(facts_of_call_that_made(task, gateway), definition=self._pinned(task.method, task.target))
 
     def _pinned(self, method: str, target: str) -> str | None:

@@ -26,6 +26,7 @@ from accredit.jsonrpc.objects import check_same_names, check_same_names_in_steps
 from accredit.jsonrpc.tasks import may_subscribe
 from accredit.limits import MAX_SAFE_INTEGER, MAX_TOLD_TASKS, MAX_VALUES
 from accredit.policy.drill import is_drill
+from accredit.ratify.facts import CallFacts
 from accredit.ratify.signable import build_session_context, operation_context_hash
 from accredit.refusals import OAUTH_ONLY
 
@@ -134,6 +135,18 @@ class GuardedCall(Struct, frozen=True, dict=True):
         if _LEG_MEMBERS.isdisjoint(self.covered):
             return self.digest
         return payload_digest({name: value for name, value in self.covered.items() if name not in _LEG_MEMBERS})
+
+    def facts(self, verifier_id: str, definition: str | None = None) -> CallFacts:
+        """Return the facts for constraints that need the call itself, at this verifier. `definition` is the pinned
+        digest of the tool's definition."""
+        return CallFacts(
+            verifier_id=verifier_id,
+            method=self.method,
+            target=self.target,
+            arguments=self.arguments,
+            params_digest=self.call_digest,
+            definition=definition,
+        )
 
     def signed_context(self, verifier_id: str, agent_id: str, scope: str) -> SignedContext:
         """Return the parts of this call that a proof covers if it is bound."""

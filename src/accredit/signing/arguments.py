@@ -164,13 +164,7 @@ def call_facts(path: Path | None, method: str, gateway_id: str) -> CallFacts | N
         call = guarded_call_from_values(method, members, "", None)
     except FrameError as error:
         raise ConfigurationError(f"--params {path}: {error.detail}", _PARAMS) from None
-    return CallFacts(
-        verifier_id=gateway_id,
-        method=method,
-        target=call.target,
-        arguments=call.arguments,
-        params_digest=call.call_digest,
-    )
+    return call.facts(gateway_id)
 
 
 def session_context(text: str) -> bytes:

@@ -6,10 +6,9 @@ imitate other names.
 """
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from accredit.base.text import escape_text, json_ascii, several
+from accredit.base.text import escape_text, json_ascii, several, timestamp
 from accredit.limits import MAX_SAID_CHARS
 from accredit.policy import constraint_words
 from accredit.policy.constraint_words import UNITS, constraint
@@ -22,15 +21,6 @@ if TYPE_CHECKING:
 
 _NAMES = {"d": "day", "h": "hour", "m": "minute", "s": "second"}
 scopes = constraint_words.scopes
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def timestamp(at: int) -> str:
-    """Return a time in RFC 3339, UTC. A time after the year 9999 is a number of seconds."""
-    try:
-        return (_EPOCH + timedelta(seconds=at)).isoformat().replace("+00:00", "Z")
-    except OverflowError:
-        return f"{at} s after 1970"
 
 
 def relative(at: int, now: int) -> str:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.world.a2a import a2a_call, answer, said, send, task, update
 
 from accredit.a2a.answers import Answers, Judged, only_own
-from accredit.a2a.methods import METHODS
+from accredit.a2a.shapes import METHODS
 from accredit.errors import AnswerError
 
-pytestmark = pytest.mark.holds("a2a/methods")
+pytestmark = pytest.mark.holds("a2a/shapes")
 
 
 def answers(method: str = "SendMessage", params: object = None, id: Any = 1) -> Answers:

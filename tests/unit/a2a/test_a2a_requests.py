@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.world.a2a import VERSIONS, asked, message, request, send
 
-from accredit.a2a.methods import METHODS
 from accredit.a2a.requests import read_request
+from accredit.a2a.shapes import METHODS
 from accredit.base.steps import at_one_go
 from accredit.errors import RequestError
 

@@ -18,12 +18,11 @@ from accredit.attest import Stored, encode_envelope, verify_log
 from accredit.config import build_records, load
 from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
 from accredit.keys import make_key, write_key
-from accredit.keys.record_keys import load_record_key
-from accredit.keys.record_signers import SECRET_VARIABLE, load_record_signer, sign_trial
+from accredit.keys.record_signers import SECRET_VARIABLE, load_record_key, load_record_signer, sign_trial
 from accredit.ops.log_place import public_keys
 from accredit.stores.audit_log.reader import LogFile
 
-pytestmark = pytest.mark.holds("keys/record_keys")
+pytestmark = pytest.mark.holds("keys/record_signers")
 
 KEYS = ("gateway.key.pub", "records.pem.pub")
 
@@ -42,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.holds("keys/record_keys", "pem")
+@pytest.mark.holds("keys/record_signers", "pem")
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_key_file_signs_verifies_here_and_with_a_stock_verifier(folder: Path, kind: str) -> None:
     key_pair(folder / "other.pem", kind)

@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 from tests.world.delegations import DAY, NOW, World, prove, tampered
 
+from accredit.ops.inspect import challenge_fault, judge_chain
 from accredit.ratify.verify import certificate_fault
-from accredit.signing.chain import challenge_fault, judge_chain
 
 WORLD = World()
 LEAF, PARENT = WORLD.chain()

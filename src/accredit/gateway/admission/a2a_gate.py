@@ -30,8 +30,8 @@ from time import perf_counter
 from accredit.a2a.answers import Judged, only_own
 from accredit.a2a.call import call_of, card_call
 from accredit.a2a.errors import push_refused
-from accredit.a2a.methods import METHODS
 from accredit.a2a.requests import A2aRequest
+from accredit.a2a.shapes import METHODS
 from accredit.base.clock import unix_seconds
 from accredit.errors import AccreditError, AnswerError, StoreUnavailable, TokenError
 from accredit.gateway.admission.call_gate import CallGate, report_fault

@@ -232,13 +232,7 @@ class Guests:
             if agent.standing is None or not (call.about_tasks or call.method in LISTS):
                 return await case.decide(call)
             return await self._proved(case, agent.standing, scope)
-        facts = CallFacts(
-            verifier_id=self._policy.verifier_id,
-            method=call.method,
-            target=call.target,
-            arguments=call.arguments,
-            params_digest=call.call_digest,
-        )
+        facts = call.facts(self._policy.verifier_id)
         decision: Decision | None = None
         standing = agent.standing if not entry.sensitive else None
         if standing is not None and entry.allows(standing.granted & case.guest.scopes) and _is_for(standing, facts):

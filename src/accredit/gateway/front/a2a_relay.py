@@ -30,9 +30,8 @@ from msgspec.structs import replace
 from accredit.a2a.answers import Answers, Judged, next_page
 from accredit.a2a.cards import CARD_PATH, MAX_CARD_BYTES, CardTerms, PublicCard, read_card, shown_card
 from accredit.a2a.errors import error_told
-from accredit.a2a.methods import VERSION
 from accredit.a2a.requests import A2aRequest, read_request
-from accredit.a2a.shapes import Card, ListParams, ListResult, Message, Part, SendResult
+from accredit.a2a.shapes import VERSION, Card, ListParams, ListResult, Message, Part, SendResult
 from accredit.attest import Outcome, result_digest
 from accredit.errors import (
     AccreditError,
