@@ -2,6 +2,7 @@
 the delegation that a person signed for the gateway. What they have no group for, or lose, goes through no more."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.world.authorization import Trust
 from tests.world.command import accredit
 from tests.world.decisions import Known
 from tests.world.front_door import Browser, json_of
+from tests.world.guests import CLAUDE
 from tests.world.guests import FrontDoor as Front
 from tests.world.oauth_client import CALLBACK
 from tests.world.oauth_host import Host, host
@@ -393,3 +395,40 @@ async def test_another_provider_than_that_of_a_login_ends_it__and_is_not_shown_i
     with pytest.raises(OAuthError, match="invalid_grant"):
         await consent.check_again(login)
     assert await front.door.login(bytes.fromhex(visit.name), now=now) is None
+
+
+class _Naming:
+    """A provider that names a person in the group, at each refresh."""
+
+    def __init__(self, subject: str) -> None:
+        self._person = Person(subject, "Ada", frozenset(["mail-users"]), "")
+
+    async def login_url(self, redirect_uri: str, state: str, secret: str) -> str:
+        raise NotImplementedError
+
+    async def log_in(self, answer: Parameters, redirect_uri: str, secret: str, now: int) -> Person:
+        raise NotImplementedError
+
+    async def read_again(self, refresh_token: str, now: int) -> Person:
+        return self._person
+
+
+@pytest.mark.holds("gateway/front/door/login", "read-again")
+@pytest.mark.parametrize("is_same", [True, False])
+async def test_another_person_s_groups_renew_nobody_s_login(trust: Trust, *, is_same: bool) -> None:
+    front, now = Front(trust), unix_seconds()
+    visit = await front.visit(CLAUDE, "email:read")
+    idp = IdpSettings(
+        "https://idp.example", "accredit", "s3cret", trust.agent.signer(),
+        front.sign(trust.agent.signer(), "email:read"), {"mail-users": ("email:read",)},
+    )  # fmt: skip
+    known = {"login": "secret", "checked": now, "provider": idp.issuer}
+    assert await front.door.change(visit.grant, lambda one: replace(one, **known), now=now) is not None
+    provider = _Naming(visit.grant.subject if is_same else "another")
+    flows = Flows(front.settings, front.door, RING)
+    consent = LoginConsent(front.settings, idp, provider, flows, MemoryStore(), Known())
+    login = await front.door.login(bytes.fromhex(visit.name), now=now)
+    assert login is not None
+    with contextlib.nullcontext() if is_same else pytest.raises(OAuthError, match="invalid_grant"):
+        await consent.check_again(login)
+    assert (await front.door.login(bytes.fromhex(visit.name), now=now) is not None) is is_same

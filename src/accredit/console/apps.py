@@ -12,11 +12,13 @@ by `accredit connect-app`. I/O: the gateway elsewhere, and files in the person's
   delegation for days does.
 - [kept] What is signed is written to a file (on the page: to the journal) before the gateway gets it. So it can be
   revoked, whatever happens to the answer.
-- [digits] The six digits appear here alone. Whoever began the gateway's page has to type them there.
+- [digits] The six digits appear here alone. Whoever began the gateway's page has to type them there. What a gateway
+  says in their place is not shown.
 """
 
 import asyncio
 import hmac
+import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -42,6 +44,7 @@ from accredit.ratify import DelegationCert, HybridSigner, issue_delegation
 MAX_FOUND_APPS = 16
 """How many apps a desk has found that wait for an answer on its pages. A person answers one at a time."""
 
+_DIGITS = re.compile("[0-9]{6}")
 _NONCE_BYTES = 16
 
 
@@ -98,9 +101,10 @@ async def let_in(gateway: GatewayElsewhere, ask: ClientAsk, cert: DelegationCert
     """Bring a yes to the gateway; return the digits ([digits]). Raises `DeskError`."""
     answer = Answer(ask=ask.digest.hex(), decision="allow", certificates=(cert,))
     told = await gateway.ask("answer", signer, code=ask.code, answer=answer)
-    if told is None or not isinstance(digits := told.get("digits"), str):
+    digits = None if told is None else told.get("digits")
+    if not isinstance(digits, str) or not _DIGITS.fullmatch(digits):
         raise DeskError("elsewhere", f"{gateway.url} did not take the answer: the page has ended, or was answered")
-    return one_word(digits)
+    return digits
 
 
 async def turn_away(gateway: GatewayElsewhere, ask: ClientAsk, signer: HybridSigner) -> None:

@@ -1,6 +1,7 @@
 """A desk reaches a gateway elsewhere as it is, over a connection of no network: asks come, answers go back."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tests.world.virtual_time import run_virtually
 
 from accredit.consent.asks import AskedGateway
 from accredit.consent.desk_requests import ASKS_PATH
+from accredit.console import apps
 from accredit.console.book import PendingAsk
 from accredit.console.desk import Choice, Desk
 from accredit.console.elsewhere import (
@@ -184,6 +186,18 @@ async def test_an_ask_that_waits_elsewhere_is_shown_here__and_its_answer_is_brou
     assert found.chain(NOW)[-1].issuer_id == WORLD.owner.id
     watching.cancel()
     await asyncio.wait([watching])
+
+
+@pytest.mark.holds("console/apps", "digits")
+@pytest.mark.parametrize(
+    "digits", ["12345", "1234567", "\u0661\u0662\u0663\u0664\u0665\u0666", "Call0800-555-0100", 123456]
+)
+async def test_what_is_not_six_digits_is_not_shown_in_their_place(digits: Any) -> None:
+    gateway = Gateway(httpx2.Response(200, content=json.dumps({"digits": digits}).encode())).reached()
+    ask = a_client_ask()
+    (cert,) = let_in(ask).certificates
+    with pytest.raises(DeskError, match="did not take the answer"):
+        await apps.let_in(gateway, ask, cert, SIGNER)
 
 
 @pytest.mark.holds("console/elsewhere", "bounds")
