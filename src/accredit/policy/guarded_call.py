@@ -249,6 +249,8 @@ def guarded_call_in_steps(request: Request, session_id: str = "") -> Steps[Guard
 
 def _read(request: Request, session_id: str) -> GuardedCall | None:
     if not is_guarded(request) and request.method not in LISTS and not may_subscribe(request):
+        if looks_guarded(request.method):
+            raise RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=200)
         return None
     try:
         proofs = proofs_in(request.meta)
@@ -282,13 +284,8 @@ def _if_decided(call: GuardedCall) -> GuardedCall | None:
 
 
 def is_guarded(request: Request) -> bool:
-    """Return whether a request is a guarded call. Raises `RequestError` (-32601) if its method only resembles a guarded
-    one."""
-    if request.method in GUARDED:
-        return True
-    if request.method not in LISTS and looks_guarded(request.method):
-        raise RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=404)
-    return False
+    """Return whether a request is a guarded call. One whose method only resembles a guarded one is none."""
+    return request.method in GUARDED
 
 
 def looks_guarded(method: str) -> bool:

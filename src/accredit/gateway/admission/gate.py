@@ -3,7 +3,8 @@
 Every message of a client goes through `admit`, on every transport:
 
 - [known-method] where proofs or tokens are required, a method must be known to its revision or to the configuration.
-  Otherwise a request is refused, and a notification dropped;
+  Otherwise a request is refused, and a notification dropped. A method that a lenient reader could take for that of a
+  guarded call is refused wherever calls are decided, counted or recorded;
 - [tokens-removed] tokens are removed (`bearer`), so that proofs are bound to what is forwarded;
 - [decision] each request is decided (`judge`). A refused one is answered here and not forwarded. Where definitions are
   pinned, each call of a tool is checked against them, whoever the caller is (`pinned_tools`);
@@ -236,13 +237,15 @@ class Gate:
         return not judged or is_known(method, call.revision) or method in self._methods
 
     def _check_method(self, request: Request, call: Call) -> None:
-        """Refuse a request whose method is unknown ([known-method]). Raises `RequestError`."""
-        if self._is_known(request.method, call):
+        """Refuse a request whose method is unknown, or only resembles that of a guarded call ([known-method]). Raises
+        `RequestError`."""
+        resembles = not self._is_open and not is_guarded(request) and looks_guarded(request.method)
+        if not resembles and self._is_known(request.method, call):
             return
         # In sessions a status of 404 means that the session is gone.
         status = 404 if call.revision is not None and is_modern(call.revision) else 200
         error = RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=status)
-        if self._guards:
+        if self._guards or resembles:
             raise error
         self._counters.refused(error, method=excerpt(request.method), observed=True)
 
@@ -376,7 +379,7 @@ class Gate:
 
     def _check_caller(self, request: Request, call: Call) -> None:
         """Raise the error that the call has for its caller's token. If there is none, raise the refusal of a guarded
-        call or a list without a token, and of a method that only resembles a guarded one."""
+        call or a list without a token."""
         if call.error is not None:
             raise call.error
         needs_token = is_guarded(request) or request.method in LISTS
