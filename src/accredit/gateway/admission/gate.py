@@ -62,7 +62,7 @@ from accredit.jsonrpc.methods import is_known, is_modern
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.limits import SHORT_MESSAGE_BYTES
-from accredit.policy import LISTS, GuardedCall, is_guarded, looks_guarded, refusals
+from accredit.policy import GUARDED, LISTS, GuardedCall, looks_guarded, refusals
 from accredit.policy.drill import DRILLS
 from accredit.policy.drill_answers import drill_answer
 from accredit.policy.lists import KINDS
@@ -228,7 +228,7 @@ class Gate:
                 self._count(frame, error)
 
     def _count(self, request: Request, refused: AccreditError | None) -> None:
-        if self._meter is not None and is_guarded(request):
+        if self._meter is not None and request.method in GUARDED:
             self._meter.decided(request.watcher, refused)
 
     def _is_known(self, method: str, call: Call) -> bool:
@@ -239,7 +239,7 @@ class Gate:
     def _check_method(self, request: Request, call: Call) -> None:
         """Refuse a request whose method is unknown, or only resembles that of a guarded call ([known-method]). Raises
         `RequestError`."""
-        resembles = not self._is_open and not is_guarded(request) and looks_guarded(request.method)
+        resembles = not self._is_open and request.method not in GUARDED and looks_guarded(request.method)
         if not resembles and self._is_known(request.method, call):
             return
         # In sessions a status of 404 means that the session is gone.
@@ -382,14 +382,14 @@ class Gate:
         call or a list without a token."""
         if call.error is not None:
             raise call.error
-        needs_token = is_guarded(request) or request.method in LISTS
+        needs_token = request.method in GUARDED or request.method in LISTS
         if needs_token and call.token is None and self._bearer is not None:
             self._bearer.require(None)
 
     async def _record(self, request: Request, call: Call, refused: AccreditError | None) -> OpenCall | None:
         """Record the decision, and return the call if it is open from now on. Raises `ProofRefused` for an allowed call
         that could not be recorded. A refused call keeps its own refusal, whether or not that could be recorded."""
-        if self._recorder is None or not is_guarded(request):
+        if self._recorder is None or request.method not in GUARDED:
             return None
         if request.size > SHORT_MESSAGE_BYTES:
             await next_turn()
