@@ -132,6 +132,10 @@ def of_another_gateway(thief: Thief, path: Path, ended: CallDecision, denied: Ca
     thief.open(call.call.id, DEAD, DEAD, 1)
 
 
+def without_an_id(thief: Thief, path: Path, ended: CallDecision, denied: CallDecision) -> None:
+    thief.open("", DEAD, *place_of(path, ended))
+
+
 DEEDS = [
     of_zeros,
     by_another_key,
@@ -141,6 +145,7 @@ DEEDS = [
     with_its_outcome_for_a_decision,
     in_another_place,
     of_another_gateway,
+    without_an_id,
 ]
 
 

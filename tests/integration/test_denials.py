@@ -219,7 +219,7 @@ async def test_what_is_no_call_has_no_record(name: str, world: Tokened, trust: T
             (post(route.era, "Tools/Call", {"name": "ok"}), world.token()),
         ]
         got = await answers(route, posts)
-        assert all(answer.status >= 400 for answer in got), got
+        assert all(answer.status >= 400 or b'"code":-32601' in answer.body for answer in got), got
         async with RawClient(route.port) as client:
             for method in ("GET", "DELETE"):
                 await client.ask(method, "/mcp", [("Authorization", f"Bearer {bad}")])

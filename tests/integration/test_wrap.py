@@ -1,22 +1,30 @@
 """`accredit wrap`: the real command between a host and a stdio server."""
 
+import asyncio
 import contextlib
 import json
 import signal
 import subprocess
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from tests.integration.test_loop_steps_in_process import Child, Host
 from tests.world.calls import compact, meta
 from tests.world.command import COMMAND, environment, wait_until
 from tests.world.raw_server import PATIENCE
 from tests.world.sdk import EVERYTHING
 from tests.world.stdio_processes import alive, descendants, raw_command
 from tests.world.warm import Warm, command, python
+
+from accredit.gateway.admission.gate import Gate
+from accredit.gateway.admission.tool_directory import ToolDirectory
+from accredit.gateway.counters import Counters
+from accredit.gateway.front.wrap import Wrap
+from accredit.gateway.settings import GatewaySettings, StdioUpstream
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("gateway/front/host")]
 
@@ -226,6 +234,7 @@ def test_a_request_of_the_child_over_the_bound_is_answered__it_would_wait_for_ev
 
 
 @pytest.mark.holds("gateway/upstream/stdio/dedicated", "responses")
+@pytest.mark.holds("gateway/front/wrap", "child-lines")
 def test_the_servers_requests_are_answered_once_by_the_host(tmp_path: Path) -> None:
     with wrapped(tmp_path) as wrap:
         wrap.initialize()
@@ -341,7 +350,7 @@ def test_a_signal_ends_it_and_its_child(tmp_path: Path, number: signal.Signals) 
 
 
 @pytest.mark.slow
-@pytest.mark.holds("gateway/front/wrap", "child-lines")
+@pytest.mark.holds("gateway/front/wrap", "slow-host")
 def test_a_host_that_does_not_read_makes_the_child_wait__memory_stays_bounded(tmp_path: Path) -> None:
     def resident() -> int:
         status = Path(f"/proc/{wrap.process.pid}/status").read_text()
@@ -356,6 +365,28 @@ def test_a_host_that_does_not_read_makes_the_child_wait__memory_stays_bounded(tm
         *_, last = [wrap.line() for _ in range(20_000)]
         assert json.loads(last)["id"] == 7
         assert resident() - before < 16 * 1024
+
+
+@pytest.mark.holds("gateway/front/wrap", "slow-host")
+async def test_a_host_that_does_not_read_its_refusals_is_not_read_either__they_would_pile_up() -> None:
+    reads = asyncio.Event()
+
+    class SlowHost(Host):
+        async def drained(self, limit: int = 0) -> None:
+            await reads.wait()
+
+    settings, counters, host = GatewaySettings(StdioUpstream(("server",))), Counters(), SlowHost(b"x\nx\nx")
+    gate = Gate(settings, counters, ToolDirectory())
+    wrap: Any = Wrap(settings, gate, cast(Any, Child()), cast(Any, host), counters)
+    reading = asyncio.create_task(wrap._from_host())
+    while not host.told:
+        await asyncio.sleep(0)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(host.told) == 1
+    reads.set()
+    await asyncio.gather(reading, wrap._backend.over)
+    assert [json.loads(line)["error"]["code"] for line in host.told] == [-32700] * 3
 
 
 def test_observed_bad_lines_pass_as_they_are(tmp_path: Path) -> None:

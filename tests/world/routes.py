@@ -23,6 +23,7 @@ from accredit.jsonrpc.sse import SseParser
 from accredit.net.client_documents import ClientDocuments
 from accredit.ports import AskStore, DoorStore, KeySets, ProofStore, Records, TaskStore
 from accredit.stores import MemoryStore, RevocationLists
+from accredit.telemetry import Telemetry
 
 ROUTES = [f"{kind}-{era.value}" for kind in ("http", "sse", "stdio") for era in ERAS]
 """HTTP to HTTP with JSON and with event streams, HTTP to stdio; both eras."""
@@ -54,6 +55,7 @@ class Route:
         listed: Path | None = None,
         door: DoorStore | None = None,
         asks: AskStore | None = None,
+        telemetry: Telemetry | None = None,
         **settings: Any,
     ) -> None:
         kind, _, era = name.partition("-")
@@ -70,7 +72,7 @@ class Route:
             self._settings["records"] = RecordSettings(GATEWAY, full, keeps_proofs=keeps_proofs)
         self.log, self.notes = folder / "log.db", folder / "notes.jsonl"
         self._log = folder / "received.jsonl"
-        self._tasks, self._door, self._asks = tasks, door, asks
+        self._tasks, self._door, self._asks, self._telemetry = tasks, door, asks, telemetry
         self._module = "tasks_server" if serves_tasks else "honest_server"
         self._server: TasksServer | HonestServer | ChangingServer
         self._server = (TasksServer if serves_tasks else HonestServer)(sse=kind == "sse")
@@ -106,6 +108,7 @@ class Route:
             door=self._door,
             asks=self._asks,
             client_documents=ClientDocuments() if self._door is not None else None,
+            telemetry=self._telemetry,
         )
         self._gateway = RunningGateway(self.app)
         await self._gateway.__aenter__()

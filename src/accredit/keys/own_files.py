@@ -2,8 +2,9 @@
 
 - A folder is the user's own if it and all its parents belong to the user or root, and nobody else may write to them. A
   parent may be like `/tmp`, where users can only remove their own files.
-- A file is the user's own if its folder is, it belongs to the user or root, and nobody else may write to it. Links are
-  followed: their target counts.
+- A file is the user's own if its folder is, it belongs to the user or root, and nobody else may write to it.
+- Links are followed: their target counts. So does each link on the way: whoever can replace one decides what it leads
+  to. It must be in a folder of the user's own, or be the user's or root's in a folder like `/tmp`.
 - `configurations.json`, in the person's folder, lists their own configurations. `accredit up` enters those that it has
   made, or that the person has agreed to (`up_place`).
 - A group with the user's name and no other members counts as the user, as many systems make such a group for each user.
@@ -14,7 +15,8 @@ import os
 import pwd
 import shlex
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +32,8 @@ MAX_KNOWN_CONFIGURATIONS = 100
 again."""
 MAX_KNOWN_CONFIGURATIONS_BYTES = 1_048_576
 """The most bytes of the file that names these configurations: paths have 4,096 at most on Linux."""
+MAX_LINKS = 40
+"""The most links of a path that are looked at. Linux follows no more: such a path leads nowhere."""
 
 
 KNOWN = "configurations.json"
@@ -75,7 +79,12 @@ def check_own_folder(folder: Path, remedy: str) -> None:
 def fault_of_folder(folder: Path) -> OwnFault | None:
     """Return why a folder is not the user's own, or None."""
     real = Path(os.path.realpath(folder))
-    for each in (real, *real.parents):
+    return _fault_of_real(real) or _fault_of_links(folder)
+
+
+def _fault_of_real(folder: Path, *, sticky_is_good: bool = False) -> OwnFault | None:
+    """Return why a folder, whose path has no links, is not the user's own, or None."""
+    for each in (folder, *folder.parents):
         try:
             found = os.stat(each)
         except FileNotFoundError:
@@ -84,10 +93,41 @@ def fault_of_folder(folder: Path) -> OwnFault | None:
             return OwnFault(f"can't look at {each}: {error.strerror}")
         if not stat.S_ISDIR(found.st_mode):
             return OwnFault(f"{each} is no folder")
-        fault = _fault(each, found, sticky_is_good=each != real)
+        fault = _fault(each, found, sticky_is_good=sticky_is_good or each != folder)
         if fault is not None:
             return fault
     return None
+
+
+def _fault_of_links(path: Path) -> OwnFault | None:
+    """Return why somebody else may decide where a path leads, or None."""
+    try:
+        for link in islice(_links(path), MAX_LINKS):
+            if os.lstat(link).st_uid not in (os.geteuid(), 0):
+                return OwnFault(f"{link} is another user's")
+            fault = _fault_of_real(link.parent, sticky_is_good=True)
+            if fault is not None:
+                return fault
+    except OSError as error:
+        return OwnFault(f"can't look at {path}: {error.strerror}")
+    return None
+
+
+def _links(path: Path) -> Iterator[Path]:
+    """Yield the links on the way to where a path leads, each without links in its own folder's path. Raises
+    `OSError`."""
+    there, left = Path("/"), [*reversed(path.absolute().parts[1:])]
+    while left:
+        step = left.pop()
+        if step == os.pardir:
+            there = there.parent
+            continue
+        there /= step
+        if there.is_symlink():
+            yield there
+            target = there.readlink()
+            left += reversed([each for each in target.parts if each != target.anchor])
+            there = Path("/") if target.is_absolute() else there.parent
 
 
 def fault_of_file(file: Path) -> OwnFault | None:
@@ -97,7 +137,7 @@ def fault_of_file(file: Path) -> OwnFault | None:
         found = os.stat(real)
     except OSError as error:
         return OwnFault(f"can't look at {file}: {error.strerror}")
-    return _fault(real, found) or fault_of_folder(real.parent)
+    return _fault(real, found) or _fault_of_real(real.parent) or _fault_of_links(file)
 
 
 def _fault(path: Path, found: os.stat_result, *, sticky_is_good: bool = False) -> OwnFault | None:

@@ -261,7 +261,9 @@ def guarded_call_in_steps(request: Request, session_id: str = "") -> Steps[Guard
 
 
 def _read(request: Request, session_id: str) -> GuardedCall | None:
-    if not is_guarded(request) and request.method not in LISTS and not may_subscribe(request):
+    if request.method not in GUARDED and request.method not in LISTS and not may_subscribe(request):
+        if looks_guarded(request.method):
+            raise RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=200)
         return None
     try:
         proofs = proofs_in(request.meta)
@@ -292,16 +294,6 @@ def _not_one_reading(request: Request, error: FrameError) -> RequestError:
 
 def _if_decided(call: GuardedCall) -> GuardedCall | None:
     return call if call.method != LISTEN or call.subscribed else None
-
-
-def is_guarded(request: Request) -> bool:
-    """Return whether a request is a guarded call. Raises `RequestError` (-32601) if its method only resembles a guarded
-    one."""
-    if request.method in GUARDED:
-        return True
-    if request.method not in LISTS and looks_guarded(request.method):
-        raise RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=404)
-    return False
 
 
 def looks_guarded(method: str) -> bool:

@@ -73,6 +73,27 @@ def test_a_file_counts_where_a_link_leads(folder: Path) -> None:
     assert "can't look at" in told(fault_of_file(folder / "nothing"))
 
 
+def test_where_a_link_leads_is_decided_by_who_can_replace_the_link(folder: Path) -> None:
+    (folder / "own").mkdir()
+    (folder / "own" / "file").write_text("")
+    (folder / "open").mkdir()
+    (folder / "open" / "file").symlink_to("../own/file")
+    (folder / "open" / "own").symlink_to(folder / "own")
+    (folder / "further").symlink_to("open/own")
+    ways = [folder / "open" / "file", folder / "open" / "own" / "file", folder / "further" / ".." / "own" / "file"]
+    assert [fault_of_file(each) for each in ways] == [None] * 3
+    (folder / "round").symlink_to("round")
+    assert "can't look at" in told(fault_of_file(folder / "round" / "file"))
+    (folder / "open").chmod(0o777)
+    assert [told(fault_of_file(each)) for each in ways] == [f"others may write to {folder.resolve() / 'open'}"] * 3
+    assert told(fault_of_folder(folder / "further")) == f"others may write to {folder.resolve() / 'open'}"
+    (folder / "open").chmod(0o1777)  # as where Kubernetes mounts secrets: nobody else may replace the link
+    assert [fault_of_file(each) for each in ways] == [None] * 3
+    if os.geteuid() == 0:
+        os.chown(folder / "open" / "file", OTHER_USER, -1, follow_symlinks=False)
+        assert told(fault_of_file(ways[0])) == f"{folder.resolve() / 'open' / 'file'} is another user's"
+
+
 def test_the_group_that_is_the_user_s_alone_may_write__any_other_may_not(folder: Path) -> None:
     own = pwd.getpwuid(os.geteuid())
     alone = grp.getgrgid(own.pw_gid)

@@ -12,8 +12,8 @@
 
 At the merged endpoint of several servers, a token that denies a tool also denies it under its merged name.
 
-A method that a lenient reader could take for a call is refused, because [rights] could not be enforced for it. Not
-checked here: the proof, and whether proof and token name the same agent (`policy.decide`).
+Not checked here: the proof, and whether proof and token name the same agent (`policy.decide`); and a method that a
+lenient reader could take for a call, which the gate refuses.
 """
 
 from msgspec import structs
@@ -32,11 +32,11 @@ from accredit.gateway.admission.tool_directory import Ask, ToolDirectory
 from accredit.gateway.call import Call
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.settings import GatewaySettings, TokenSettings
-from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND
+from accredit.jsonrpc.encode import INVALID_PARAMS
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.tasks import may_subscribe
 from accredit.limits import BUSY_RETRY_SECONDS, MAX_CACHED_TOKENS
-from accredit.policy import GUARDED, LISTS, looks_guarded
+from accredit.policy import LISTS, looks_guarded
 from accredit.policy.authorizer import TokenAuthorizer
 from accredit.policy.drill import DRILLS
 from accredit.policy.merging import merged_name
@@ -143,14 +143,7 @@ class Bearer:
     def check(self, frame: Frame, token: VerifiedToken | None) -> None:
         """Check whether the token allows a call's tool ([rights]). Raises `TokenError`. Raises `RequestError` if it
         can't be known which tool is called."""
-        if not isinstance(frame, Request | Notification):
-            return
-        if not isinstance(frame, Request) or frame.method not in GUARDED:
-            if looks_guarded(frame.method):
-                id = frame.id if isinstance(frame, Request) else None
-                raise RequestError(METHOD_NOT_FOUND, "Method not found", id=id, status=404)
-            return
-        if frame.method != _CALL:
+        if not isinstance(frame, Request) or frame.method != _CALL:
             return
         tool = frame.target
         if tool is None:

@@ -3,7 +3,8 @@
 Every message of a client goes through `admit`, on every transport:
 
 - [known-method] where proofs or tokens are required, a method must be known to its revision or to the configuration.
-  Otherwise a request is refused, and a notification dropped;
+  Otherwise a request is refused, and a notification dropped. A method that a lenient reader could take for that of a
+  guarded call is refused wherever calls are decided, counted or recorded;
 - [tokens-removed] tokens are removed (`bearer`), so that proofs are bound to what is forwarded;
 - [decision] each request is decided (`judge`). A refused one is answered here and not forwarded. Where definitions are
   pinned, each call of a tool is checked against them, whoever the caller is (`pinned_tools`);
@@ -61,7 +62,7 @@ from accredit.jsonrpc.methods import is_known, is_modern
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.limits import SHORT_MESSAGE_BYTES
-from accredit.policy import LISTS, GuardedCall, is_guarded, looks_guarded, refusals
+from accredit.policy import GUARDED, LISTS, GuardedCall, looks_guarded, refusals
 from accredit.policy.drill import DRILLS
 from accredit.policy.drill_answers import drill_answer
 from accredit.policy.lists import KINDS
@@ -227,7 +228,7 @@ class Gate:
                 self._count(frame, error)
 
     def _count(self, request: Request, refused: AccreditError | None) -> None:
-        if self._meter is not None and is_guarded(request):
+        if self._meter is not None and request.method in GUARDED:
             self._meter.decided(request.watcher, refused)
 
     def _is_known(self, method: str, call: Call) -> bool:
@@ -236,13 +237,15 @@ class Gate:
         return not judged or is_known(method, call.revision) or method in self._methods
 
     def _check_method(self, request: Request, call: Call) -> None:
-        """Refuse a request whose method is unknown ([known-method]). Raises `RequestError`."""
-        if self._is_known(request.method, call):
+        """Refuse a request whose method is unknown, or only resembles that of a guarded call ([known-method]). Raises
+        `RequestError`."""
+        resembles = not self._is_open and request.method not in GUARDED and looks_guarded(request.method)
+        if not resembles and self._is_known(request.method, call):
             return
         # In sessions a status of 404 means that the session is gone.
         status = 404 if call.revision is not None and is_modern(call.revision) else 200
         error = RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=status)
-        if self._guards:
+        if self._guards or resembles:
             raise error
         self._counters.refused(error, method=excerpt(request.method), observed=True)
 
@@ -376,17 +379,17 @@ class Gate:
 
     def _check_caller(self, request: Request, call: Call) -> None:
         """Raise the error that the call has for its caller's token. If there is none, raise the refusal of a guarded
-        call or a list without a token, and of a method that only resembles a guarded one."""
+        call or a list without a token."""
         if call.error is not None:
             raise call.error
-        needs_token = is_guarded(request) or request.method in LISTS
+        needs_token = request.method in GUARDED or request.method in LISTS
         if needs_token and call.token is None and self._bearer is not None:
             self._bearer.require(None)
 
     async def _record(self, request: Request, call: Call, refused: AccreditError | None) -> OpenCall | None:
         """Record the decision, and return the call if it is open from now on. Raises `ProofRefused` for an allowed call
         that could not be recorded. A refused call keeps its own refusal, whether or not that could be recorded."""
-        if self._recorder is None or not is_guarded(request):
+        if self._recorder is None or request.method not in GUARDED:
             return None
         if request.size > SHORT_MESSAGE_BYTES:
             await next_turn()

@@ -64,7 +64,7 @@ from accredit.limits import (
     MAX_SESSION_ID_BYTES,
     SHORT_MESSAGE_BYTES,
 )
-from accredit.policy import LISTS, PROOF, Policy, is_guarded, refusals
+from accredit.policy import GUARDED, LISTS, PROOF, Policy, refusals
 from accredit.policy.guarded_call import BEGINNINGS
 from accredit.rounds.sealing import NONCE_BYTES
 from accredit.tokens import ExchangeableToken, VerifiedToken
@@ -310,7 +310,7 @@ class HttpAuthenticator:
         """Check who comes with neither token nor session ([introduced]). Raises `ProofRefused`."""
         if call.token is not None or request.in_meta(PROOF) is not None:
             return
-        call.unknown = is_guarded(request)
+        call.unknown = request.method in GUARDED
         if self._policy is not None and (request.method in BEGINNINGS or request.method in LISTS):
             policy = self._policy
             raise refusals.ask_for_introduction(request.method, policy.verifier_id, policy.binding, self.challenge)

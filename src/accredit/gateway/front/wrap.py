@@ -2,7 +2,8 @@
 
 - [host-lines] A host's line takes the steps of `endpoint`. An invalid line is answered with an error line, and so is a
   refused call. Where tokens are on, calls and lists need a token: one in the message, or the one in the environment.
-- [child-lines] A child's line is routed by `dedicated`. No more lines are read while the host is slow to read.
+- [child-lines] A child's line is routed by `dedicated`.
+- [slow-host] While the host is slow to read, no more lines are read, of the child or of the host.
 - [end] When the host closes its side, the child's stdin is closed, and open calls may finish. The host still gets the
   child's lines, but no more lines of our own. When the child ends first, each open request gets an error line, and the
   exit code is 1.
@@ -189,6 +190,7 @@ class Wrap(Intake[bytes]):
                 except RequestError as error:
                     self._counters.refused(error)
                     self._tell(refusal(error).frame())
+                await self._host.drained()
         self._child.close_input()
 
     async def _forward(self, line: bytes | FrameError) -> None:

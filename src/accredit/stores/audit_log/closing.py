@@ -19,6 +19,9 @@ from accredit.stores.audit_log.requests import CloseCalls, End, Heartbeat, Sign,
 MAX_UNVERIFIED_CALLS = 1_000
 """After so many open calls of one writer that do not verify, its other open calls are skipped, since checking each
 takes a signature verification."""
+MAX_LATE_RECORDS = 8
+"""How often a dead writer's calls are looked for again, because one was opened since. Each time some process must have
+written in the moment before. If calls are listed even then, somebody has listed what no writer lists."""
 
 
 T = TypeVar("T")
@@ -92,15 +95,18 @@ class Closing:
     async def end(self, chain: str, writer: str) -> bool:
         """Close the open calls of a dead writer's chain, sign its head, and end it. Return whether all of that was
         done. If a late record is added to the chain meanwhile, start over."""
-        while True:
+        why = ""
+        for _ in range(MAX_LATE_RECORDS):
             fault = await self._close_calls(chain, writer)
             unsigned = await self.sign(writer, chain)
             if not unsigned and await self._run(End(writer, chain)):
                 self._left.pop(chain, None)
                 return True
-            if fault or unsigned:
-                self._leave(chain, unsigned or fault)
-                return False
+            why = unsigned or fault
+            if why:
+                break
+        self._leave(chain, why or "calls are listed as open that can't be found")
+        return False
 
     async def sign(self, writer: str, chain: str) -> str:
         """Make sure that a checkpoint covers a chain, and report the chain's head. Return "", or why that was not
