@@ -25,8 +25,7 @@ from accredit.attest import (
 from accredit.attest.statements import has_outcome
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.limits import RECORDS_OF_A_CALL
-from accredit.stores.audit_log.appender import ChainAppender
-from accredit.stores.audit_log.author import Author, ProvenEnd, check_end, read_phases
+from accredit.stores.audit_log.author import Author, ChainAppender, ProvenEnd, check_end, read_phases
 from accredit.stores.audit_log.places import LogPlace
 from accredit.stores.audit_log.tables import ChainChange, ChainEnded, ChainTaken, LogTables, OpenCall, OpenWriters
 
@@ -252,7 +251,7 @@ class CloseCalls(_OfWriter, frozen=True):
                 self._close(tail, *decided)
                 closed.append(call)
         if closed:
-            await self._write(tables, author, tail.change(closed=closed, closed_of=self.dead))
+            await self._write(tables, author, tail.change()._replace(closed=closed, closed_of=self.dead))
         last = found[-1].call if len(found) == CLOSED_AT_ONCE else None
         return Closed(last or None, len(faults), faults[0] if faults else "")
 
@@ -352,8 +351,8 @@ class _Turn:
             if outcome is None and decided.authority is not None and decided.certificates is not None
         }
         resumes = {call: self._resumes[call] for call in self._opened if call in self._resumes}
-        return self._tail.change(
-            number, opened=self._opened, resumes=resumes, closed=self._closed, certificates=certificates
+        return self._tail.change(number)._replace(
+            opened=self._opened, resumes=resumes, closed=self._closed, certificates=certificates
         )
 
 
