@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from accredit.app.assemble import revocation_lists
-from accredit.config import Loaded, build_all_settings, store_of
+from accredit.config import Loaded, build_all_settings, named_files, store_of
 from accredit.config.listen import check_no_loop, tls_context
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.gateway.settings import ProofSettings
-from accredit.keys.own_files import fault_of_file
+from accredit.keys.own_files import fault_of_file, fault_of_folder
 from accredit.ops.doctor.engine import MIGRATE, Result, bad, command_line, faulty, good, note
 from accredit.ops.doctor.surroundings import Surroundings
 from accredit.stores import InMemory, LogStore
@@ -36,6 +36,7 @@ def look_at_configuration(at: Surroundings) -> Iterator[Result]:
         if at.problem is not None:
             yield faulty("configuration", at.problem)
         return
+    yield from _look_at_folders(at.loaded)
     try:
         servers = build_all_settings(at.loaded, at.environ)
         check_no_loop(at.loaded.config.gateway, servers)
@@ -48,6 +49,15 @@ def look_at_configuration(at: Surroundings) -> Iterator[Result]:
     if mode != "required":
         yield note("configuration", f'proofs.mode is "{mode}": no call is refused for want of a proof')
     yield good("configuration", f"{at.file} is one that a gateway takes")
+
+
+def _look_at_folders(loaded: Loaded) -> Iterator[Result]:
+    """Yield the folders that a server's command runs in and that others can write to."""
+    for each in named_files(loaded):
+        fault = fault_of_folder(each.path) if each.use.is_folder else None
+        if fault is not None:
+            remedy = "take that right away: who writes there may change what the server's command runs"
+            yield bad("configuration", f"{each.name}: {fault.text}", remedy, fault.command)
 
 
 def _check_lists(loaded: Loaded, proofs: ProofSettings | None) -> None:
