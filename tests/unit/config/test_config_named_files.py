@@ -127,8 +127,8 @@ def test_each_file_is_listed__with_its_path_and_what_it_is_for(everything: Path)
     assert named == {(table, key) for table in every for key in file_uses(table)}
     assert {each.path.name for each in found if each.use.is_secret} == SECRET
     assert {each.path.name for each in found if each.use.is_policy} == POLICY
-    assert {each.path.name for each in found if each.use.is_folder} == {"one", "several"}
-    assert {each.path.name for each in found} == SECRET | POLICY | {"cert.pem", "gone.json", "one", "several"}
+    assert {each.path.name for each in found if each.use.is_folder} == {"several"}
+    assert {each.path.name for each in found} == SECRET | POLICY | {"cert.pem", "gone.json", "several"}
     assert {each.path.parent for each in found} == {everything.parent, Path("/run")}
     assert {each.path.name for each in found if not each.is_needed} == {"once.secret", "accredit.db"}
 
