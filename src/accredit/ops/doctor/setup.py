@@ -72,9 +72,9 @@ def _command(at: Surroundings, loaded: Loaded) -> str:
     help."""
     public = at.person_key.with_name(f"{at.person_key.name}.pub")
     roots = loaded.config.proofs.roots
-    if at.file is None or len(roots) != 1 or not public.is_file() or "/" in roots[0].public_key_file:
+    missing = Path(roots[0].public_key_file) if len(roots) == 1 else None
+    if at.file is None or missing is None or missing.parent != at.file.parent or not public.is_file():
         return ""
-    missing = at.file.with_name(roots[0].public_key_file)
     return command_line("cp", str(public), str(missing)) if not os.path.lexists(missing) else ""
 
 
