@@ -6,6 +6,7 @@ own files and connections on first use.
 """
 
 import logging
+from pathlib import Path
 from typing import NamedTuple
 
 from accredit.attest import Head, LogSigner
@@ -16,7 +17,6 @@ from accredit.config import (
     Loaded,
     build_key_sources,
     build_log_signer,
-    folder_of,
     gateway_id,
     policy_digest,
     read_public_key,
@@ -192,12 +192,11 @@ def revocation_lists(
     """Read the revocation lists that a configuration names; `before` is the previous adapter. Raises
     `ConfigurationError`."""
     named = loaded.config.proofs.revocation
-    folder = folder_of(loaded, ("proofs", "revocation"))
     keys = {key.id: key for key in (*proofs.policy.roots, *proofs.policy.pins)}
     for index, file in enumerate(named.public_key_files):
-        key = read_public_key(folder / file, f"proofs.revocation.public_key_files[{index}]").public_key
+        key = read_public_key(Path(file), f"proofs.revocation.public_key_files[{index}]").public_key
         keys[key.id] = key
-    return open_revocations(store, opened, (folder / file for file in named.files), keys, _report, before)
+    return open_revocations(store, opened, map(Path, named.files), keys, _report, before)
 
 
 def _report_unwritten(problem: str) -> None:

@@ -9,11 +9,9 @@ with `env` or `nice`. There are two exceptions:
   wrong program, the gateway would check nothing.
 """
 
-from collections.abc import Sequence
-
 import click
 
-from accredit.cli.declare import Command, OptionGroup
+from accredit.cli.declare import Command, Params
 from accredit.errors import ConfigurationError
 
 
@@ -21,9 +19,7 @@ class ProgramCommand(Command):
     """A command that takes another program's command line after `--`. Its function gets these words as `command`, or
     None if there are none. `words_before` is how many arguments of this command itself precede them."""
 
-    def __init__(
-        self, name: str, text: str, params: Sequence[click.Parameter | OptionGroup], *, run: str, words_before: int = 0
-    ) -> None:
+    def __init__(self, name: str, text: str, params: Params, *, run: str, words_before: int = 0) -> None:
         super().__init__(name, text, params, run=run)
         self._words_before = words_before
 

@@ -1,11 +1,11 @@
 """How a command is declared: its words, its help, its options, and the function that it runs. No I/O.
 
 A declaration loads nothing but click, so help and completion are quick. The function is named as `module:function`, and
-is imported when the command runs. It takes each option by its name, and returns the exit code; None means 0. With
-`into`, a class of its module is made of the options, and the function takes that.
+is imported when the command runs. It takes each option by its name, and each group of options as one value. With
+`into`, it takes a class of its module that is made of all these. It returns the exit code; None means 0.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -44,32 +44,44 @@ def flag(*words: str, **settings: Any) -> click.Option:
 
 
 class OptionGroup(NamedTuple):
-    """Options that a function takes as one value, `name`. The function that `run` names makes it of them."""
+    """Options that a function takes as one value, `name`. `run` names the class or function that makes it of them."""
 
     name: str
     run: str
-    options: Sequence[click.Option]
+    options: "Sequence[click.Parameter | OptionGroup]"
+
+
+Params = Sequence[click.Parameter | OptionGroup]
 
 
 class Command(click.Command):
     """A command. `run` names its function. The first paragraph of `text` is its summary."""
 
-    def __init__(
-        self, name: str, text: str, params: Sequence[click.Parameter | OptionGroup] = (), *, run: str, into: str = ""
-    ) -> None:
-        every = [one for each in params for one in (each.options if isinstance(each, OptionGroup) else (each,))]
-        super().__init__(name, help=text, short_help=summary(text), params=every, callback=self._run)
+    def __init__(self, name: str, text: str, params: Params = (), *, run: str, into: str = "") -> None:
+        super().__init__(name, help=text, short_help=summary(text), params=[*_each(params)], callback=self._run)
         self.run = run
         self.takes = f"{run.partition(':')[0]}:{into}" if into else run
         """Names what takes the options: the function, or the class that the function takes."""
-        self.joined = [each for each in params if isinstance(each, OptionGroup)]
+        self.grouped = params
 
     def _run(self, **values: Any) -> Any:
-        for each in self.joined:
-            parts = {str(option.name): values.pop(str(option.name)) for option in each.options}
-            values[each.name] = load(each.run)(**parts)
+        _join(self.grouped, values)
         function = load(self.run)
         return function(**values) if self.takes == self.run else function(load(self.takes)(**values))
+
+
+def _each(params: Params) -> Iterator[click.Parameter]:
+    for each in params:
+        yield from _each(each.options) if isinstance(each, OptionGroup) else (each,)
+
+
+def _join(params: Params, values: dict[str, Any]) -> None:
+    """Put one value in the place of those of a group's options."""
+    for each in params:
+        if isinstance(each, OptionGroup):
+            _join(each.options, values)
+            parts = {str(one.name): values.pop(str(one.name)) for one in each.options}
+            values[each.name] = load(each.run)(**parts)
 
 
 class Group(click.Group):

@@ -149,6 +149,7 @@ PASSPHRASE_FILE = option(
     type=READ_SECRET,
     help="Read the key's passphrase from F (- for stdin), not from the terminal.",
 )
+ASK_PASSPHRASE = OptionGroup("passphrase", "accredit.terminal.passphrases:passphrase_source", (PASSPHRASE_FILE,))
 KEYS = option(
     "--key",
     metavar="PUB",

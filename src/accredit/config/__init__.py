@@ -26,7 +26,7 @@ from accredit.config.changes import changes, check_fixed, in_short
 from accredit.config.conversion import convert_tables, json_schema
 from accredit.config.digest import policy_digest
 from accredit.config.listen import check_exposure, check_no_loop, tls_context
-from accredit.config.load import Loaded, Origin, Values, folder_of, load, load_command_line
+from accredit.config.load import Loaded, Origin, Values, load, load_command_line
 from accredit.config.named_files import named_files
 from accredit.config.pins import build_pins, lock_file, read_lock_file, read_pinned
 from accredit.config.proofs import build_catalog, build_proofs, read_public_key, roots_of
@@ -60,7 +60,6 @@ __all__ = [
     "check_fixed",
     "check_no_loop",
     "convert_tables",
-    "folder_of",
     "gateway_id",
     "in_short",
     "json_schema",

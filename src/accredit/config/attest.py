@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from accredit.attest import LogKey, LogSigner, RecordSigner
 from accredit.config.digest import policy_digest
-from accredit.config.load import Loaded, folder_of
+from accredit.config.load import Loaded
 from accredit.config.store import store_of
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import RecordSettings
@@ -65,9 +65,8 @@ def build_log_signer(loaded: Loaded) -> LogSigner:
 def trusted_log_keys(loaded: Loaded) -> tuple[LogKey, ...]:
     """Return the keys of other gateways that sign the same log. Raises `ConfigurationError`."""
     keys: list[LogKey] = []
-    folder = folder_of(loaded, ("attest", "public_key_files"))
     for name in loaded.config.attest.public_key_files:
-        key = load_public_key(folder / name)
+        key = load_public_key(Path(name))
         if key.kind != "gateway":
             raise ConfigurationError(
                 f"attest.public_key_files: {name} is of {key.name}, a {key.kind}: gateways sign the log",
@@ -105,7 +104,7 @@ def _named_signer(loaded: Loaded) -> tuple[str, Path, Path] | None:
             "attest.signer and attest.signer_public_key_file belong together, and one of them is not set",
             'set both, such as signer = "file2:records.pem" and signer_public_key_file = "records.pem.pub"',
         )
-    return attest.signer, Path(attest.signer_public_key_file), folder_of(loaded, ("attest", "signer"))
+    return attest.signer, Path(attest.signer_public_key_file), loaded.folder_of(("attest", "signer"))
 
 
 def _log_key_file(loaded: Loaded) -> Path:

@@ -20,13 +20,13 @@ from accredit.config.attest import build_records, gateway_id
 from accredit.config.digest import policy_digest
 from accredit.config.http_upstream import build_http_upstream
 from accredit.config.identity import build_identity
-from accredit.config.load import Loaded, folder_of
+from accredit.config.load import Loaded
 from accredit.config.oauth import build_oauth
 from accredit.config.pins import build_pins, read_pinned
 from accredit.config.proofs import build_proofs, build_ratify_http
 from accredit.config.quotas import build_quotas
 from accredit.config.servers import every_view, view, views
-from accredit.config.sources import Source
+from accredit.config.sources import variable_text
 from accredit.config.store import build_rounds
 from accredit.config.tokens import build_tokens, resource_of
 from accredit.errors import ConfigurationError
@@ -151,8 +151,7 @@ def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream |
         for key in ("auth", "headers", "max_in_flight"):
             if getattr(upstream, key):
                 raise ConfigurationError(f"{place}.{key} is for a url, not for a command", f"remove {place}.{key}")
-        source = Source(environ, folder_of(loaded, ("upstream", "env")))
-        env = {name: source.variable(value, f"{place}.env.{name}") for name, value in upstream.env.items()}
+        env = {name: variable_text(value, f"{place}.env.{name}", environ) for name, value in upstream.env.items()}
         return _stdio(upstream.command, env, _folder(loaded), place)
     if loaded.server:
         raise ConfigurationError(f"{place}: neither url nor command is set", f"set {place}.url, or {place}.command")

@@ -8,8 +8,8 @@ their origin, as `accredit config show` prints them, without `gateway.host`, `ga
   `{"sha256": hex}`, or by `null` if it can't be read;
 - a secret is represented by the name of its source (a file, an environment variable). A value that is, or may be, a
   secret written into the configuration itself is masked; so is the query of a URL;
-- a file in the configuration's own folder is represented by its relative name, so that a copy elsewhere has the same
-  digest;
+- a file or folder in the configuration's own folder is represented by its relative name, so that a copy elsewhere has
+  the same digest;
 - `servers`, `quotas` and `proofs.registries` are left out if they are empty, and so are an MCP server's keys that only
   HTTP APIs use, and every other server's keys that only agents use. So a configuration without them has the same digest
   as before these keys existed;
@@ -27,8 +27,8 @@ from typing import cast
 from accredit.attest import canonical, sha256_hex
 from accredit.config.apis import OF_AGENTS
 from accredit.config.load import Loaded
-from accredit.config.named_files import named_files
-from accredit.config.schema import FILES, SECTIONS
+from accredit.config.named_files import NamedFile, named_files
+from accredit.config.schema import SECTIONS
 from accredit.config.show import list_settings
 from accredit.config.values import Place
 from accredit.errors import AttestationError, ConfigurationError
@@ -61,22 +61,31 @@ def policy_digest(loaded: Loaded) -> str:
 
 
 def _values(loaded: Loaded) -> Iterator[tuple[str, str, object]]:
-    contents = {each.place: _content(each.path) for each in named_files(loaded) if each.use.is_policy}
+    files = {each.place: _portable(each, loaded) for each in named_files(loaded) if not each.use.scheme}
     for row in list_settings(loaded):
         key = row.section, row.key
         if key not in _LISTENS and (row.value or key != ("proofs", "registries")):
-            value = _make_relative(row.value, loaded) if key in FILES or row.section == "servers" else row.value
-            yield *key, _with_contents(value, key, contents)
+            value = _without_later_keys(row.value) if row.section == "servers" else row.value
+            yield *key, _with_files(value, key, files)
 
 
-def _with_contents(value: object, place: Place, contents: Mapping[Place, object]) -> object:
-    """Replace each name of a file, by its place, by the digest of the file's content."""
+def _with_files(value: object, place: Place, files: Mapping[Place, object]) -> object:
+    """Replace each name of a file, by its place, by what represents the file."""
     if isinstance(value, list):
-        return [_with_contents(each, (*place, at), contents) for at, each in enumerate(cast("list[object]", value))]
+        return [_with_files(each, (*place, at), files) for at, each in enumerate(cast("list[object]", value))]
     if isinstance(value, dict):
         table = cast("dict[str, object]", value)
-        return {name: _with_contents(each, (*place, name), contents) for name, each in table.items()}
-    return contents.get(place, value)
+        return {name: _with_files(each, (*place, name), files) for name, each in table.items()}
+    return files.get(place, value)
+
+
+def _portable(file: NamedFile, loaded: Loaded) -> object:
+    """Return what represents a file or folder: its content if it says who may do what, else its name, which is relative
+    in the configuration's own folder."""
+    if file.use.is_policy:
+        return _content(file.path)
+    is_beside = loaded.file is not None and file.path.is_relative_to(loaded.file.parent)
+    return str(file.path.relative_to(loaded.file.parent) if loaded.file is not None and is_beside else file.path)
 
 
 def _content(path: Path) -> dict[str, str] | None:
@@ -86,15 +95,9 @@ def _content(path: Path) -> dict[str, str] | None:
         return None
 
 
-def _make_relative(value: object, loaded: Loaded) -> object:
-    """Return a path in the configuration's folder relative to that folder, and any other value as it is. For a server's
-    table, return the table with its `cwd` treated in this way."""
-    if isinstance(value, dict):
-        server = cast("dict[str, object]", value)
-        later = OF_AGENTS if server["protocol"] != "a2a" else ()
-        later = (*_OF_APIS, *later) if server["protocol"] == "mcp" else later
-        kept = {key: each for key, each in server.items() if key not in later}
-        return kept | {"cwd": _make_relative(server["cwd"], loaded)}
-    if isinstance(value, str) and loaded.file is not None and Path(value).is_relative_to(loaded.file.parent):
-        return str(Path(value).relative_to(loaded.file.parent))
-    return value
+def _without_later_keys(server: object) -> object:
+    """Return a server's table without the keys that this kind of server does not use."""
+    table = cast("dict[str, object]", server)
+    later = OF_AGENTS if table["protocol"] != "a2a" else ()
+    later = (*_OF_APIS, *later) if table["protocol"] == "mcp" else later
+    return {key: each for key, each in table.items() if key not in later}

@@ -12,8 +12,8 @@ Of tokens these are checked in this order; each failure is a `ConfigurationError
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
-from accredit.config.load import Loaded, folder_of
-from accredit.config.sources import Source
+from accredit.config.load import Loaded
+from accredit.config.sources import header_text, secret_text
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import HttpUpstream
 from accredit.tokens import AccessGrant
@@ -26,8 +26,7 @@ def build_http_upstream(loaded: Loaded, environ: Mapping[str, str], urls: Sequen
     for key in ("env", "cwd"):
         if getattr(upstream, key):
             raise ConfigurationError(f"{place}.{key} is for a command, not for a url", f"remove {place}.{key}")
-    source = Source(environ, folder_of(loaded, ("upstream", "headers")))
-    headers = {name: source.header(value, f"{place}.headers.{name}") for name, value in upstream.headers.items()}
+    headers = {name: header_text(value, f"{place}.headers.{name}", environ) for name, value in upstream.headers.items()}
     auth = build_auth(loaded, environ)
     return HttpUpstream(urls[0], headers, tuple(urls[1:]), upstream.max_in_flight, auth)
 
@@ -59,9 +58,7 @@ def build_auth(loaded: Loaded, environ: Mapping[str, str]) -> AccessGrant | None
         type=auth.type,
         token_url=auth.token_url,
         client_id=auth.client_id,
-        client_secret=Source(environ, folder_of(loaded, ("upstream", "auth"))).secret(
-            auth.client_secret, f"{named}.client_secret"
-        ),
+        client_secret=secret_text(auth.client_secret, f"{named}.client_secret", environ),
         audience=auth.audience or "",
         resource=auth.resource or "",
         scope=auth.scope or "",

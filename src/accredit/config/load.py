@@ -18,14 +18,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from accredit.base.standard import STDIN
 from accredit.base.text import one_line
 from accredit.base.toml import read_toml
 from accredit.config.conversion import convert_tables
 from accredit.config.problems import PREFIX, check_environment_name, problem
-from accredit.config.schema import FILES, LISTED, Config, Server
+from accredit.config.schema import LISTED, SECTIONS, Config, Server
+from accredit.config.section import files_in, tables_in
 from accredit.config.values import WrongValue
 from accredit.errors import ConfigurationError
 from accredit.keys import read_file
@@ -75,6 +76,12 @@ class Loaded:
         """Return the path of a file beside the configuration's; None if there is no configuration file."""
         return None if self.file is None else self.file.parent / name
 
+    def folder_of(self, key: _Key) -> Path:
+        """Return the folder that a key's relative paths start from: the file's folder if the file sets the key, else
+        the current one."""
+        origin = self.origins.get(key)
+        return self.file.parent if self.file and origin and origin.kind == "file" else Path.cwd()
+
 
 def load(
     file: Path | None,
@@ -95,13 +102,6 @@ def load(
     content = content if content is not None else _content(file) if file else b""
     from_file: Values = _read(file, content) if file else {}
     return replace(_merge_sources(file, from_file, _from_environment(environ), command_line), content=content)
-
-
-def folder_of(loaded: Loaded, key: _Key) -> Path:
-    """Return the folder that a key's relative paths start from: the file's folder if the file sets the key, else the
-    current one."""
-    origin = loaded.origins.get(key)
-    return loaded.file.parent if loaded.file and origin and origin.kind == "file" else Path.cwd()
 
 
 def _names_a_server(command_line: Values) -> bool:
@@ -169,11 +169,11 @@ def _read(file: Path, content: bytes) -> Values:
     try:
         for section in LISTED & tables.keys():
             tables[section] = _number_tables(section, tables[section])
-        convert_tables(tables, strict=True)
+        _anchor_paths(tables, convert_tables(tables, strict=True), file.parent)
     except WrongValue as error:
         raise problem(error, lambda _section, _key: shown) from None
     return {
-        (section, key): (Origin("file", shown), _anchor_path((section, key), value, file.parent))
+        (section, key): (Origin("file", shown), value)
         for section, table in tables.items()
         for key, value in table.items()
     }
@@ -185,14 +185,17 @@ def _number_tables(section: str, listed: object) -> dict[str, object]:
     return {str(number): table for number, table in enumerate(cast("list[object]", listed))}
 
 
-def _anchor_path(key: _Key, value: object, folder: Path) -> object:
-    """Make a path in the file absolute: a relative one starts from that file's folder."""
-    if key in FILES and isinstance(value, str):
-        return str(folder / value)
-    if key[0] == "servers":
-        server = cast("dict[str, object]", value)
-        return server | {"cwd": str(folder / str(server["cwd"]))} if "cwd" in server else server
-    return value
+def _anchor_paths(tables: Mapping[str, object], config: Config, folder: Path) -> None:
+    """Make each path in the file's tables absolute: a relative one starts from that file's folder. A path that is a
+    part of a value, after a scheme, stays as it is."""
+    for section in SECTIONS:
+        for place, table in tables_in(getattr(config, section), (section,)):
+            for (*above, last), name, use in files_in(table, place):
+                if not use.scheme:
+                    held: Any = tables
+                    for step in above:
+                        held = held[step]
+                    held[last] = str(folder / name)
 
 
 def _from_environment(environ: Mapping[str, str]) -> Values:

@@ -1,23 +1,23 @@
-"""Lists the files and variables that a configuration names: each key whose type holds a `FileUse`. No I/O.
+"""Lists the files, folders and variables that a configuration names: each key whose type holds a `FileUse`. No I/O.
 
-The schema says which keys these are, and what each file is for. Not listed are folders, what is beside the
-configuration without being named (`gateway.key`, `identity.key`, `accredit.lock`), and what a command opens.
+The schema says which keys these are, and what each file is for. Not listed is what is beside the configuration without
+being named (`gateway.key`, `identity.key`, `accredit.lock`), and what a command opens.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from accredit.config.load import Loaded, folder_of
+from accredit.config.load import Loaded
 from accredit.config.problems import dotted_name
 from accredit.config.schema import SECTIONS
-from accredit.config.section import Section, file_uses
+from accredit.config.section import Section, files_in, tables_in
 from accredit.config.values import FileUse, Place, SecretFrom
 
 
 class NamedFile(NamedTuple):
-    """A file, and the place and the table of the key that names it. `is_needed` says whether a gateway can't do without
-    it."""
+    """A file or folder, and the place and the table of the key that names it. `is_needed` says whether a gateway can't
+    do without it."""
 
     place: Place
     path: Path
@@ -38,21 +38,12 @@ class NamedFile(NamedTuple):
 
 
 def named_files(loaded: Loaded) -> Iterator[NamedFile]:
-    """Yield the files that a configuration names, in the schema's order, also those of sections that are off."""
+    """Yield the files and folders that a configuration names, in the schema's order, also those of sections that are
+    off."""
     for place, table, is_on in _tables(loaded):
-        for key, use in file_uses(type(table)).items():
-            value: str | list[str] | None = getattr(table, key)
-            where = (*place, key)
-            names = (
-                {where: value}
-                if isinstance(value, str)
-                else {(*where, at): each for at, each in enumerate(value or ())}
-            )
-            for each, name in names.items():
-                file = name.removeprefix(use.scheme)
-                if file and name.startswith(use.scheme):
-                    path = folder_of(loaded, (str(each[0]), str(each[1]))) / file
-                    yield NamedFile(each, path, use, table, is_on and not use.is_written)
+        for where, name, use in files_in(table, place):
+            folder = loaded.folder_of((str(where[0]), str(where[1]))) if use.scheme else Path.cwd()
+            yield NamedFile(where, folder / name.removeprefix(use.scheme), use, table, is_on and not use.is_written)
 
 
 def named_variables(loaded: Loaded) -> Iterator[tuple[str, str]]:
@@ -67,15 +58,4 @@ def _tables(loaded: Loaded) -> Iterator[tuple[Place, Section | SecretFrom, bool]
     for name in SECTIONS:
         section: Section = getattr(loaded.config, name)
         is_on = getattr(section, "mode", "") != "off" and getattr(section, "enabled", True)
-        yield from ((place, table, is_on) for place, table in _tables_in(section, (name,)))
-
-
-def _tables_in(value: object, place: Place) -> Iterator[tuple[Place, Section | SecretFrom]]:
-    if isinstance(value, Section | SecretFrom):
-        yield place, value
-    if isinstance(value, Section | Mapping):
-        for key, each in cast("Mapping[str, object]", value).items():
-            yield from _tables_in(each, (*place, key))
-    elif isinstance(value, list):
-        for at, each in enumerate(cast("list[object]", value)):
-            yield from _tables_in(each, (*place, at))
+        yield from ((place, table, is_on) for place, table in tables_in(section, (name,)))

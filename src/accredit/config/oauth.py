@@ -15,14 +15,15 @@ Not checked: whether clients reach the public URL, or the gateway reaches the id
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accredit.base.clock import unix_seconds
 from accredit.config.attest import gateway_id, own_key_file
 from accredit.config.identity import session_token_key
-from accredit.config.load import Loaded, folder_of
+from accredit.config.load import Loaded
 from accredit.config.oauth_schema import OAuthIdp
-from accredit.config.sources import Source
+from accredit.config.sources import secret_text
 from accredit.config.store import store_of
 from accredit.errors import ConfigurationError, WireError, named_key
 from accredit.gateway.oauth_settings import IdpSettings, OAuthSettings
@@ -34,8 +35,6 @@ from accredit.ratify import verify_chain
 from accredit.ratify.scopes import DELEGATE
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from accredit.ratify import DelegationCert
 
 
@@ -138,9 +137,8 @@ def _idp(loaded: Loaded, table: OAuthIdp | None, environ: Mapping[str, str]) -> 
         )
     if table is None:
         return None
-    folder = folder_of(loaded, ("oauth", "idp"))
-    key = _front_key(loaded, folder / table.key_file)
-    chain = _chain(folder / table.delegation, key)
+    key = _front_key(loaded, Path(table.key_file))
+    chain = _chain(Path(table.delegation), key)
     for group, scopes in table.groups.items():
         missing = sorted({*scopes} - {*chain[0].scope})
         if missing:
@@ -151,7 +149,7 @@ def _idp(loaded: Loaded, table: OAuthIdp | None, environ: Mapping[str, str]) -> 
     return IdpSettings(
         issuer=table.issuer,
         client_id=table.client_id,
-        client_secret=Source(environ, folder).secret(table.client_secret, "oauth.idp.client_secret"),
+        client_secret=secret_text(table.client_secret, "oauth.idp.client_secret", environ),
         signer=key.signer,
         chain=chain,
         groups={group: tuple(scopes) for group, scopes in table.groups.items()},
@@ -159,7 +157,7 @@ def _idp(loaded: Loaded, table: OAuthIdp | None, environ: Mapping[str, str]) -> 
     )
 
 
-def _front_key(loaded: Loaded, path: "Path") -> SigningKey:
+def _front_key(loaded: Loaded, path: Path) -> SigningKey:
     with named_key("oauth.idp.key_file"):
         key = load_signing_key(path)
     own = own_key_file(loaded)
@@ -171,7 +169,7 @@ def _front_key(loaded: Loaded, path: "Path") -> SigningKey:
     return key
 
 
-def _chain(path: "Path", key: SigningKey) -> "tuple[DelegationCert, ...]":
+def _chain(path: Path, key: SigningKey) -> "tuple[DelegationCert, ...]":
     with named_key("oauth.idp.delegation"):
         content = read_file(path, MAX_PROOF_BUNDLE_BYTES).data
     try:
@@ -189,7 +187,7 @@ def _chain(path: "Path", key: SigningKey) -> "tuple[DelegationCert, ...]":
     return chain
 
 
-def _unusable(path: "Path", why: str) -> ConfigurationError:
+def _unusable(path: Path, why: str) -> ConfigurationError:
     return ConfigurationError(
         f"oauth.idp.delegation: {path}: {why}",
         f"accredit grant --agent front.key.pub --scope {DELEGATE}, with a --scope for each of the groups' ones",

@@ -34,7 +34,7 @@ from accredit.base.deferred import Deferred
 from accredit.base.text import one_line
 from accredit.config.apis import api_catalog
 from accredit.config.attest import verifier_id
-from accredit.config.load import Loaded, folder_of
+from accredit.config.load import Loaded
 from accredit.config.quotas import build_quotas
 from accredit.config.schema import Config, Resource, Tool
 from accredit.config.schema import Registry as RegistryTable
@@ -152,7 +152,7 @@ def _entry(table: Resource) -> Entry:
 def roots_of(loaded: Loaded, *, needed: bool = False) -> dict[HybridPublicKey, str]:
     """Return the keys of the roots, with their names. If `needed`, there must be at least one. Raises
     `ConfigurationError`."""
-    roots, folder = loaded.config.proofs.roots, folder_of(loaded, ("proofs", "roots"))
+    roots = loaded.config.proofs.roots
     if needed and not roots:
         raise ConfigurationError(
             'proofs.mode is "required" and there is no root: nobody\'s delegations would count',
@@ -161,7 +161,7 @@ def roots_of(loaded: Loaded, *, needed: bool = False) -> dict[HybridPublicKey, s
     names: dict[HybridPublicKey, str] = {}
     for index, root in enumerate(roots):
         name = f"proofs.roots[{index}].public_key_file"
-        path = folder / root.public_key_file
+        path = Path(root.public_key_file)
         if not is_there(path):
             private = shlex.quote(str(path).removesuffix(".pub"))
             raise ConfigurationError(
@@ -178,8 +178,8 @@ def roots_of(loaded: Loaded, *, needed: bool = False) -> dict[HybridPublicKey, s
 
 def registries_of(loaded: Loaded) -> list["Registry"]:
     """Return the registries, with the keys that are pinned for each. Raises `ConfigurationError`."""
-    tables, folder = loaded.config.proofs.registries, folder_of(loaded, ("proofs", "registries"))
-    return [_registry(f"proofs.registries[{index}]", table, folder) for index, table in enumerate(tables)]
+    tables = loaded.config.proofs.registries
+    return [_registry(f"proofs.registries[{index}]", table) for index, table in enumerate(tables)]
 
 
 def pins_of(registries: Sequence["Registry"], roots: Mapping[HybridPublicKey, str]) -> dict[HybridPublicKey, str]:
@@ -199,20 +199,18 @@ def pins_of(registries: Sequence["Registry"], roots: Mapping[HybridPublicKey, st
     return pins
 
 
-def _registry(place: str, table: RegistryTable, folder: Path) -> "Registry":
+def _registry(place: str, table: RegistryTable) -> "Registry":
     from accredit.net.fetch import check_url  # noqa: PLC0415 - httpx2 costs 2 MiB, and only a registry needs it
     from accredit.net.registries import Registry  # noqa: PLC0415
 
     pins: dict[HybridPublicKey, str] = {}
     for index, file in enumerate(table.pins):
-        key = read_human_key(folder / file, f"{place}.pins[{index}]")
+        key = read_human_key(Path(file), f"{place}.pins[{index}]")
         if key.public_key in pins:
             raise ConfigurationError(f"{place}.pins: {key.name} ({key.id}) is pinned already", "pin each key once")
         pins[key.public_key] = key.name
     check_url(f"{place}.url", table.url, "what comes in the clear can be anybody's")
-    return Registry(
-        table.url, pins, None if table.ca_file is None else _trust(f"{place}.ca_file", folder / table.ca_file)
-    )
+    return Registry(table.url, pins, None if table.ca_file is None else _trust(f"{place}.ca_file", Path(table.ca_file)))
 
 
 def _trust(place: str, path: Path) -> ssl.SSLContext:

@@ -12,7 +12,7 @@ from msgspec.structs import force_setattr
 
 from accredit.base.addresses import without_slash
 from accredit.config.oauth_schema import OAuth
-from accredit.config.section import Section, file_uses
+from accredit.config.section import Section
 from accredit.config.values import (
     AbsoluteUri,
     Bytes,
@@ -21,6 +21,7 @@ from accredit.config.values import (
     Environment,
     Facts,
     FileName,
+    FolderName,
     Forwarded,
     ForwardedToApi,
     Headers,
@@ -159,7 +160,7 @@ class Upstream(Section, frozen=True):
     env: Annotated[
         Environment, 'a table of variables for the command, each a string, { env = "NAME" } or { file = "NAME" }'
     ] = {}
-    cwd: Annotated[Name | None, "the folder that the command runs in; else that of the file"] = None
+    cwd: Annotated[FolderName | None, "the folder that the command runs in; else that of the file"] = None
     headers: Annotated[
         Headers, 'a table of headers for the url, each a string, { env = "NAME" } or { file = "NAME" }'
     ] = {}
@@ -549,8 +550,3 @@ LISTED = frozenset({"quotas"})
 """Sections that are lists of tables in the file. Here each table has its number, from 0, as its name."""
 SECRETS = (("upstream", "env"), ("upstream", "headers"))
 """Tables whose values are never shown."""
-FILES = (
-    ("upstream", "cwd"),
-    *((name, key) for name, table in SECTIONS.items() for key, use in file_uses(table).items() if not use.scheme),
-)
-"""Keys of sections that name files and folders. One with a single path in the file becomes absolute."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, cast, get_args, get_origin, get_type_hints
 
 from msgspec import Struct, to_builtins
 
-from accredit.config.values import FileUse, check
+from accredit.config.values import FileUse, Place, SecretFrom, check
 
 
 class Section(Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,6 +56,28 @@ def file_uses(table: type[Struct]) -> Mapping[str, FileUse]:
 
 def _file_use(kind: Any) -> FileUse | None:
     return kind if isinstance(kind, FileUse) else next(filter(None, map(_file_use, get_args(kind))), None)
+
+
+def files_in(table: "Section | SecretFrom", place: Place) -> Iterator[tuple[Place, str, FileUse]]:
+    """Yield each file and folder that a table itself names: its place, its value, and what it is for."""
+    for key, use in file_uses(type(table)).items():
+        value: str | list[str] | None = getattr(table, key)
+        listed = value if isinstance(value, list) else ()
+        names = [((*place, key), value)] if isinstance(value, str) else []
+        names += [((*place, key, at), each) for at, each in enumerate(listed)]
+        yield from ((where, name, use) for where, name in names if name and name.startswith(use.scheme))
+
+
+def tables_in(value: object, place: Place) -> Iterator[tuple[Place, "Section | SecretFrom"]]:
+    """Yield the tables that a value is, or holds, each with its place."""
+    if isinstance(value, Section | SecretFrom):
+        yield place, value
+    if isinstance(value, Section | Mapping):
+        for key, each in cast("Mapping[str, object]", value).items():
+            yield from tables_in(each, (*place, key))
+    elif isinstance(value, list):
+        for at, each in enumerate(cast("list[object]", value)):
+            yield from tables_in(each, (*place, at))
 
 
 class Entries(NamedTuple):

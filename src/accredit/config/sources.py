@@ -12,7 +12,6 @@ Checked in this order; each failure is a `ConfigurationError`, which never quote
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from accredit.config.values import HeaderFrom, SecretFrom, check_header_text
 from accredit.errors import ConfigurationError, named_key
@@ -23,51 +22,48 @@ MAX_CLIENT_SECRET_BYTES = 4_096
 """The most bytes of a file with a client's secret. Generated ones have 32 to 80."""
 
 
-class Source(NamedTuple):
-    """Reads values from the environment and from files. Relative paths start from `folder`."""
+def secret_text(source: SecretFrom, key: str, environ: Mapping[str, str]) -> str:
+    """Return a secret for a header. `key` is the configuration's key that names its source. Raises
+    `ConfigurationError`."""
+    text = _check_text(_text(source, key, environ, MAX_CLIENT_SECRET_BYTES).rstrip("\r\n"), source, key)
+    if not text:
+        raise _unusable(key, source, "should not be empty")
+    return text
 
-    environ: Mapping[str, str]
-    folder: Path
 
-    def secret(self, source: SecretFrom, key: str) -> str:
-        """Return a secret for a header. `key` is the configuration's key that names its source."""
-        text = _check_text(self._text(source, key, MAX_CLIENT_SECRET_BYTES).rstrip("\r\n"), source, key)
-        if not text:
-            raise _unusable(key, source, "should not be empty")
+def header_text(value: str | HeaderFrom, key: str, environ: Mapping[str, str]) -> str:
+    """Return a header's value, like `secret_text`."""
+    if isinstance(value, str):
+        return value
+    return _check_text(value.text(_text(value, key, environ, MAX_VALUE_FILE_BYTES).rstrip("\r\n")), value, key)
+
+
+def variable_text(value: str | SecretFrom, key: str, environ: Mapping[str, str]) -> str:
+    """Return the value of a variable for a command, like `secret_text`."""
+    if isinstance(value, str):
+        return value
+    text = _text(value, key, environ, MAX_VALUE_FILE_BYTES)
+    text = text.removesuffix("\n") if value.file else text
+    if "\0" in text:
+        raise _unusable(key, value, "should not hold NUL characters")
+    return text
+
+
+def _text(source: SecretFrom, key: str, environ: Mapping[str, str], max_bytes: int) -> str:
+    """Read a value from its variable or file. A file must be UTF-8."""
+    if source.env:
+        text = environ.get(source.env)
+        if text is None:
+            raise ConfigurationError(
+                f"{key} is to come from the environment, which has no {source.env}",
+                f"set {source.env} before the start",
+            )
         return text
-
-    def header(self, value: str | HeaderFrom, key: str) -> str:
-        """Return a header's value."""
-        if isinstance(value, str):
-            return value
-        return _check_text(value.text(self._text(value, key, MAX_VALUE_FILE_BYTES).rstrip("\r\n")), value, key)
-
-    def variable(self, value: str | SecretFrom, key: str) -> str:
-        """Return the value of a variable for a command."""
-        if isinstance(value, str):
-            return value
-        text = self._text(value, key, MAX_VALUE_FILE_BYTES)
-        text = text.removesuffix("\n") if value.file else text
-        if "\0" in text:
-            raise _unusable(key, value, "should not hold NUL characters")
-        return text
-
-    def _text(self, source: SecretFrom, key: str, max_bytes: int) -> str:
-        """Read a value from its variable or file. A file must be UTF-8."""
-        if source.env:
-            text = self.environ.get(source.env)
-            if text is None:
-                raise ConfigurationError(
-                    f"{key} is to come from the environment, which has no {source.env}",
-                    f"set {source.env} before the start",
-                )
-            return text
-        path = self.folder / source.file
-        data = secret_file(path, key, max_bytes)
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            raise _unusable(key, source, "should be UTF-8") from None
+    data = secret_file(Path(source.file), key, max_bytes)
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise _unusable(key, source, "should be UTF-8") from None
 
 
 def secret_file(path: Path, key: str, max_bytes: int) -> bytes:

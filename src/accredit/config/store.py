@@ -17,7 +17,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from accredit.config.load import Loaded, folder_of
+from accredit.config.load import Loaded
 from accredit.config.sources import secret_file
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import RoundsSettings
@@ -30,7 +30,7 @@ from accredit.stores import PostgresDatabase, StoreUrl, parse_store_url
 def store_of(loaded: Loaded) -> StoreUrl:
     """Return the store that is configured. Raises `ConfigurationError`."""
     store = loaded.config.store
-    url = parse_store_url(store.url, folder_of(loaded, ("store", "url")))
+    url = parse_store_url(store.url, loaded.folder_of(("store", "url")))
     database = url.as_database
     if database is None:
         only = next((key for key in ("replicas", "max_spent", "password") if getattr(store, key) is not None), None)
@@ -63,7 +63,7 @@ def _with_password(url: PostgresDatabase, loaded: Loaded) -> PostgresDatabase:
     password = loaded.config.store.password
     if password is None:
         return url
-    path = folder_of(loaded, ("store", "password")) / password.file
+    path = Path(password.file)
     secret_file(path, "store.password", MAX_PASSWORD_BYTES)
     return replace(url, password_file=path)
 

@@ -23,9 +23,9 @@ from urllib.parse import urlsplit
 from msgspec import structs
 
 from accredit.base.clock import unix_seconds
-from accredit.config.load import Loaded, folder_of
+from accredit.config.load import Loaded
 from accredit.config.schema import Bootstrap, TokenIssuer
-from accredit.config.sources import Source
+from accredit.config.sources import secret_text
 from accredit.config.store import store_of
 from accredit.errors import ConfigurationError, TokenError, named_key
 from accredit.gateway.settings import BootstrapSettings, TokenSettings
@@ -83,8 +83,7 @@ def build_tokens(loaded: Loaded, environ: Mapping[str, str], *, workers: int = 1
 def build_key_sources(loaded: Loaded) -> dict[str, KeySet | str | None]:
     """Return each issuer's keys, or the URL of its key set, or None if the URL is to come from its metadata. Raises
     `ConfigurationError`."""
-    folder = folder_of(loaded, ("tokens", "issuers"))
-    return {each.issuer: _keys(index, each, folder) for index, each in enumerate(loaded.config.tokens.issuers)}
+    return {each.issuer: _keys(index, each) for index, each in enumerate(loaded.config.tokens.issuers)}
 
 
 def _check_meant(loaded: Loaded, scopes: dict[str, str]) -> None:
@@ -127,8 +126,7 @@ def _introspection(index: int, table: TokenIssuer, loaded: Loaded, environ: Mapp
             f"who asks about tokens says who asks, and there is no {' and no '.join(missing)}",
             "set introspection_url, introspection_client_id and introspection_client_secret together, or none of them",
         )
-    source = Source(environ, folder_of(loaded, ("tokens", "issuers")))
-    return Introspection(url, client_id, source.secret(secret, f"{place}_client_secret"))
+    return Introspection(url, client_id, secret_text(secret, f"{place}_client_secret", environ))
 
 
 def _of_api(issuer: Issuer, loaded: Loaded) -> Issuer:
@@ -139,12 +137,12 @@ def _of_api(issuer: Issuer, loaded: Loaded) -> Issuer:
     return structs.replace(issuer, audience=url, server_audience="")
 
 
-def _keys(index: int, table: TokenIssuer, folder: Path) -> KeySet | str | None:
+def _keys(index: int, table: TokenIssuer) -> KeySet | str | None:
     if table.jwks_file is None and table.public_key_file is None:
         return table.jwks_url if table.jwks_url or can_be_asked(table.issuer) else KeySet((), b"")
     name = "jwks_file" if table.jwks_file is not None else "public_key_file"
     with named_key(f"tokens.issuers[{index}].{name}"):
-        return load_key_set(folder / (table.jwks_file or table.public_key_file or ""))
+        return load_key_set(Path(table.jwks_file or table.public_key_file or ""))
 
 
 def resource_of(loaded: Loaded, issuers: tuple[Issuer, ...]) -> str:
@@ -170,8 +168,7 @@ def _bootstrap(
         raise ConfigurationError(
             "tokens.bootstrap gives one token, and store.url is for many gateways", "remove tokens.bootstrap"
         )
-    folder = folder_of(loaded, ("tokens", "bootstrap"))
-    key = load_token_key(folder / table.key_file)
+    key = load_token_key(Path(table.key_file))
     issuer = next((each for each in issuers if each.issuer == table.issuer), None)
     keys = build_key_sources(loaded).get(table.issuer)
     if issuer is None or not isinstance(keys, KeySet) or not signs_for(issuer, key, keys):
@@ -179,7 +176,7 @@ def _bootstrap(
             f"tokens.bootstrap: its tokens would not be good here: {table.issuer} is no issuer with its key",
             f'add [[tokens.issuers]] issuer = "{table.issuer}", public_key_file = "{table.key_file}.pub"',
         )
-    path = folder / table.secret_file
+    path = Path(table.secret_file)
 
     def used() -> None:
         with contextlib.suppress(OSError):

@@ -176,12 +176,14 @@ def _command(value: list[str]) -> None:
 class FileUse(NamedTuple):
     """What a file is for: a note in the type of each key that names one. Only its owner may read a secret. What is
     policy decides who may do what, and is in the policy's digest. Of a key of others, the private half belongs on
-    another machine. What the gateway writes need not exist. With a `scheme`, only values that begin so name files."""
+    another machine. What the gateway writes need not exist. A folder is one that a command runs in: who writes there
+    may change what it runs. With a `scheme`, only values that begin so name files."""
 
     is_secret: bool = False
     is_policy: bool = False
     is_of_others: bool = False
     is_written: bool = False
+    is_folder: bool = False
     scheme: str = ""
 
 
@@ -362,6 +364,7 @@ Endpoint = Annotated[str, _Check(check_endpoint)]
 Name = Annotated[str, Meta(min_length=1)]
 """Text that is not empty, and not a file's name."""
 FileName = Annotated[str, Meta(min_length=1), FileUse()]
+FolderName = Annotated[str, Meta(min_length=1), FileUse(is_folder=True)]
 SecretFile = Annotated[str, Meta(min_length=1), FileUse(is_secret=True)]
 PolicyFile = Annotated[str, Meta(min_length=1), FileUse(is_policy=True)]
 TrustedKeyFile = Annotated[str, Meta(min_length=1), FileUse(is_policy=True, is_of_others=True)]

@@ -31,12 +31,11 @@ from accredit.errors import ConfigurationError
 from accredit.gateway.headers import host_allowed
 from accredit.gateway.settings import TokenSettings
 from accredit.jsonrpc.methods import Era
-from accredit.keys import SigningKey, load_signing_key, load_token_key, read_key
+from accredit.keys import AskPassphrase, SigningKey, load_signing_key, load_token_key, read_key
 from accredit.ops.drill_agents import Agent, TokenMaker
 from accredit.ops.drill_calls import Drill, DrilledCall, DrillParties, ExpectedOutcome
 from accredit.ops.drill_roads import AgentRoad, ApiRoad, Endpoint, McpRoad, Road
 from accredit.terminal.output import BAD, GOOD, Words, print_result, print_table, say, tell
-from accredit.terminal.passphrases import passphrase_source
 from accredit.tokens import KeySet, Source
 
 DRILL_ANSWER_SECONDS = 10.0
@@ -58,7 +57,7 @@ class DrillOptions(NamedTuple):
     server: str | None
     token_key: Path | None
     reach: Reach
-    passphrase_file: Path | None
+    passphrase: AskPassphrase
 
 
 class _At(NamedTuple):
@@ -104,7 +103,7 @@ def drill(request: DrillOptions) -> int:
         )
     chosen = [(each, build_tokens(each, os.environ)) for each in _choose(loaded, request)]
     makers = [_maker(each, request, tokens) for each, tokens in chosen]
-    signer = load_signing_key(request.issuer, passphrase_source(request.passphrase_file))
+    signer = load_signing_key(request.issuer, request.passphrase)
     places = [
         _Place(
             _endpoint(each, loaded, request, tokens),

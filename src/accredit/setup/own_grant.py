@@ -21,6 +21,7 @@ from accredit.ratify.scopes import is_sensitive
 from accredit.setup.own_keys import OwnKey, Passphrases
 from accredit.signing.documents import read_delegations
 from accredit.signing.grant import GrantOptions, grant_delegation
+from accredit.signing.grant_lookup import NothingReadOnly, ScopeSelection, look_up
 from accredit.terminal.wording import timestamp
 
 FIRST_GRANT_DAYS = 30
@@ -63,12 +64,9 @@ def sign_own(
         issuer=person.path,
         agent=public_path(agent.path),
         scope=scopes,
-        constraints=(),
         expires=f"{FIRST_GRANT_DAYS}d",
-        parent=None,
         out=out,
         force=replace,
-        yes=False,
         passphrase=passphrases.of,
         notes=notes,
     )
@@ -77,15 +75,8 @@ def sign_own(
 
 def _read_only(config: Path, reach: Reach) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the scopes of read-only tools, and notes for the signer."""
-    from accredit.signing.grant_lookup import (  # noqa: PLC0415 - it loads the SDK, and asks servers
-        NothingReadOnly,
-        ScopeSelection,
-        ScopeSource,
-        look_up,
-    )
-
     try:
-        found = look_up(ScopeSelection((), (), True, False), (), ScopeSource(config, None, None, reach))
+        found = look_up(ScopeSelection(all_read_only=True, config=config, reach=reach))
     except NothingReadOnly:
         note = "note: no tool says that it only reads: the agent may use none yet, and you are asked for each call"
         return (IDENTITY,), (note,)

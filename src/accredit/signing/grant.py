@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
-from accredit.asking.reaching import Reach
 from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDOUT, is_for_programs
 from accredit.consent.call import CALL
@@ -47,28 +47,29 @@ from accredit.ratify.constraints import Extension
 from accredit.ratify.scopes import is_sensitive
 from accredit.signing import arguments
 from accredit.signing.documents import read_delegations
-from accredit.signing.grant_lookup import SLIP, ScopeSelection, ScopeSource, look_up
+from accredit.signing.grant_lookup import SLIP, ScopeSelection, look_up
 from accredit.signing.vocabulary import canonical_neighbour, catalog_scopes, impossible_scope
 from accredit.terminal import wording as words
 from accredit.terminal.output import Words, check_out, print_facts, print_result, tell, write_out
-from accredit.terminal.passphrases import passphrase_source
 
 _CERT_ID_BYTES = 16
 
 
 class GrantOptions(Struct, frozen=True, kw_only=True):
-    """The options of one `accredit grant`. `notes` are lines that are shown to the signer."""
+    """The options of one `accredit grant`, and the scopes that were found for it. `notes` are lines that are shown to
+    the signer."""
 
     issuer: Path
     agent: Path
-    scope: tuple[str, ...]
-    constraints: tuple[Constraint, ...]
+    wanted: ScopeSelection = ScopeSelection()
+    constraints: tuple[Constraint, ...] = ()
     expires: str
-    parent: Path | None
+    parent: Path | None = None
     out: Path
     force: bool
-    yes: bool
+    yes: bool = False
     passphrase: AskPassphrase
+    scope: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -78,53 +79,27 @@ class _Parties(NamedTuple):
     parents: tuple[DelegationCert, ...]
 
 
-def run_grant(
-    *,
-    issuer: Path,
-    agent: Path,
-    out: Path,
-    scope: Sequence[str],
-    tool: Sequence[str],
-    all_read_only: bool,
-    config: Path | None,
-    url: str | None,
-    server: str | None,
-    reach: Reach,
+def read_constraints(
     max_amount: Sequence[str],
     between: Sequence[str],
     resource: Sequence[str],
     rate: Sequence[str],
     constraint: Sequence[str],
-    expires: str,
-    parent: Path | None,
-    force: bool,
-    yes: bool,
-    passphrase_file: Path | None,
-) -> int:
-    """Run `accredit grant`; return the exit code. Raises `ConfigurationError`."""
-    constraints = (
+) -> tuple[Constraint, ...]:
+    """Read all options that are constraints."""
+    return (
         *map(arguments.max_amount, max_amount),
         *map(arguments.between, between),
         *map(arguments.resource, resource),
         *map(arguments.rate, rate),
         *map(arguments.constraint, constraint),
     )
-    wanted = ScopeSelection(tuple(dict.fromkeys(scope)), tuple(tool), all_read_only, force)
-    lookup = look_up(wanted, constraints, ScopeSource(config, url, server, reach))
-    request = GrantOptions(
-        issuer=issuer,
-        agent=agent,
-        scope=lookup.scopes,
-        constraints=constraints,
-        expires=expires,
-        parent=parent,
-        out=out,
-        force=force,
-        yes=yes,
-        notes=lookup.notes,
-        passphrase=passphrase_source(passphrase_file),
-    )
-    return grant_delegation(request)
+
+
+def run_grant(request: GrantOptions) -> int:
+    """Run `accredit grant`; return the exit code. Raises `ConfigurationError`."""
+    found = look_up(request.wanted, request.constraints, force=request.force)
+    return grant_delegation(replace(request, scope=found.scopes, notes=found.notes))
 
 
 def grant_delegation(request: GrantOptions) -> int:

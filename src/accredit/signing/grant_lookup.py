@@ -60,24 +60,18 @@ class NothingReadOnly(ConfigurationError):
     """No tool that is annotated as read-only has a scope that covers only such tools."""
 
 
-class ScopeSource(NamedTuple):
-    """Where to look up scopes: a configuration, a URL, or neither. `server` names one of several servers there. `reach`
-    holds connection options."""
-
-    config: Path | None
-    url: str | None
-    server: str | None
-    reach: Reach
-
-
 class ScopeSelection(NamedTuple):
-    """The scopes and tools that the command line names, and whether it asks for all read-only tools. `force` turns off
-    [unneeded-scope]."""
+    """The scopes and tools that the command line names, and whether it asks for all read-only tools. They are looked up
+    in a configuration, at a URL, or nowhere. `server` names one of several servers there, and `reach` holds connection
+    options."""
 
-    scopes: tuple[str, ...]
-    tools: tuple[str, ...]
-    all_read_only: bool
-    force: bool
+    scope: Sequence[str] = ()
+    tool: Sequence[str] = ()
+    all_read_only: bool = False
+    config: Path | None = None
+    url: str | None = None
+    server: str | None = None
+    reach: Reach = Reach()
 
 
 class _Known(NamedTuple):
@@ -98,31 +92,29 @@ class _Scopes(NamedTuple):
     notes: tuple[str, ...]
 
 
-def look_up(wanted: ScopeSelection, constraints: Sequence[Constraint], place: ScopeSource) -> _Scopes:
-    """Return the scopes to sign. Raises `ConfigurationError`."""
-    if place.config is not None and place.url is not None:
+def look_up(wanted: ScopeSelection, constraints: Sequence[Constraint] = (), *, force: bool = False) -> _Scopes:
+    """Return the scopes to sign. `force` turns off [unneeded-scope]. Raises `ConfigurationError`."""
+    if wanted.config is not None and wanted.url is not None:
         raise ConfigurationError("--config and --url are given", "name one: scopes are looked up there")
-    if not (wanted.scopes or wanted.tools or wanted.all_read_only):
+    if not (wanted.scope or wanted.tool or wanted.all_read_only):
         raise ConfigurationError(
             "no --scope, no --tool and no --all-read-only: nothing is granted", "name what is meant"
         )
-    if place.config is None and place.url is None:
-        if wanted.tools or wanted.all_read_only:
+    if wanted.config is None and wanted.url is None:
+        if wanted.tool or wanted.all_read_only:
             raise ConfigurationError(
                 "which scopes tools need is not known here", "say where to look: --config FILE or --url URL"
             )
-        slips = dict(_slips(wanted.scopes))
-        unsure = [each for each in wanted.scopes if each not in slips]
+        slips = dict(_slips(wanted.scope))
+        unsure = [each for each in wanted.scope if each not in slips]
         notes = (*slips.values(), *_unknown_note(unsure), *_needs_note(constraints))
-        return _Scopes(wanted.scopes, notes)
-    known = _look_up(place, ask=wanted.all_read_only)
-    if not wanted.force:
-        for scope in wanted.scopes:
+        return _Scopes(tuple(dict.fromkeys(wanted.scope)), notes)
+    known = _look_up(wanted, ask=wanted.all_read_only)
+    if not force:
+        for scope in wanted.scope:
             _check_wanted(scope, known)
     read_only = _read_only(known) if wanted.all_read_only else _Scopes((), ())
-    scopes = tuple(
-        dict.fromkeys((*wanted.scopes, *(_scope_of(tool, known) for tool in wanted.tools), *read_only.scopes))
-    )
+    scopes = tuple(dict.fromkeys((*wanted.scope, *(_scope_of(tool, known) for tool in wanted.tool), *read_only.scopes)))
     notes = (*read_only.notes, *_note_extra_tools(wanted, scopes, known), *_missing_facts(scopes, constraints, known))
     return _Scopes(scopes, notes)
 
@@ -152,7 +144,7 @@ def _known_scopes(environ: Mapping[str, str]) -> dict[str, Path]:
                 known |= dict.fromkeys((scope for cert in read_delegations(file) for scope in cert.scope), file)
     for file in filter(os.path.lexists, files):
         with suppress(ConfigurationError):
-            found = _look_up(ScopeSource(file, None, None, Reach()), ask=False)
+            found = _look_up(ScopeSelection(config=file), ask=False)
             known |= dict.fromkeys((each for _, entry in _entries(found.catalog) for each in entry.scopes), file)
     return known
 
@@ -164,7 +156,7 @@ def _unknown_note(scopes: Iterable[str]) -> Iterator[str]:
         yield f"note: it was not checked whether a gateway knows {unknown}: name one with --config FILE or --url URL"
 
 
-def _look_up(place: ScopeSource, *, ask: bool) -> _Known:
+def _look_up(place: ScopeSelection, *, ask: bool) -> _Known:
     if place.url is not None:
         if not place.url.startswith(("http://", "https://")):
             raise ConfigurationError("--url is not an http or https URL", "name the gateway's endpoint")
@@ -273,8 +265,8 @@ def _note_extra_tools(wanted: ScopeSelection, scopes: Iterable[str], known: _Kno
     """Yield notes on tools that the scopes allow although they were not asked for."""
     read_only = {tool.name for tool in known.listed if wanted.all_read_only and _only_reads(tool)}
     for scope in scopes:
-        more = sorted(_tools_under(scope, known) - {*wanted.tools} - read_only)
-        if more and scope not in wanted.scopes:
+        more = sorted(_tools_under(scope, known) - {*wanted.tool} - read_only)
+        if more and scope not in wanted.scope:
             yield f"note: {scope} lets the agent use {', '.join(more)} as well"
 
 

@@ -31,7 +31,6 @@ from accredit.stores import LogStore, parse_store_url
 from accredit.stores.rules import ListChange
 from accredit.terminal import wording as words
 from accredit.terminal.output import check_out, find_by_prefix, print_facts, print_result, say, tell, write_out
-from accredit.terminal.passphrases import passphrase_source
 from accredit.terminal.progress import Progress
 
 MIN_REVOKED_ID_CHARS = 8
@@ -54,17 +53,16 @@ def run_revoke(
     at: str | None,
     empty: bool,
     yes: bool,
-    passphrase_file: Path | None,
+    passphrase: AskPassphrase,
 ) -> int:
     """Run `accredit revoke`; return the exit code. Raises `ConfigurationError`."""
     _check_options(cert_id, list_file, store, at, empty=empty)
-    ask = passphrase_source(passphrase_file)
     if at is not None and cert_id is not None:
-        return _end_elsewhere(cert_id, issuer, at, ask=ask)
+        return _end_elsewhere(cert_id, issuer, at, passphrase)
     out = STDOUT if list_file == STDIN else None
     check_out(out)
     database = None if store is None else _store(store)
-    key = load_signing_key(issuer, ask)
+    key = load_signing_key(issuer, passphrase)
     if cert_id is not None and database is not None and _BEGINNING.fullmatch(cert_id):
         found = _find_presented(database, cert_id, key)
         if found is None or not _confirm_revocation(found, agreed=yes):
@@ -103,12 +101,12 @@ def _check_options(
         raise ConfigurationError("a list is either in a file (--list) or in a store (--store)", "name one of them")
 
 
-def _end_elsewhere(cert_id: str, issuer: Path, url: str, *, ask: AskPassphrase) -> int:
+def _end_elsewhere(cert_id: str, issuer: Path, url: str, passphrase: AskPassphrase) -> int:
     """Have a gateway elsewhere end what the issuer has signed for its clients; return the exit code. Raises
     `ConfigurationError`."""
     if not _OWN_ID.fullmatch(cert_id):
         raise ConfigurationError("CERT_ID: not a whole id (32 hex digits)", "write it as `accredit connect-app` did")
-    address, key = read_address(url), load_signing_key(issuer, ask)
+    address, key = read_address(url), load_signing_key(issuer, passphrase)
     try:
         ended = asyncio.run(GatewayElsewhere(address, key.about.id, unix_seconds).take_back(cert_id, key.signer))
     except DeskError as error:

@@ -14,20 +14,18 @@ from accredit.base.standard import is_for_programs
 from accredit.console.journal import read_journal
 from accredit.console.past import PastDecisions
 from accredit.errors import ConfigurationError
-from accredit.keys import load_signing_key
+from accredit.keys import AskPassphrase, load_signing_key
 from accredit.keys.places import state_folder
 from accredit.ratify import HybridPublicKey
 from accredit.ratify.extras.rotation import issue_key_rotation, key_rotation_fault
 from accredit.terminal import wording as words
 from accredit.terminal.output import check_out, print_json, say, tell, write_out
-from accredit.terminal.passphrases import passphrase_source
 
 
-def run_rotate(*, old: Path, to: Path, out: Path, reason: str, passphrase_file: Path | None) -> int:
+def run_rotate(*, old: Path, to: Path, out: Path, reason: str, passphrase: AskPassphrase) -> int:
     """Run `accredit keys rotate`; return the exit code. Raises `ConfigurationError`."""
     check_out(out)
-    ask = passphrase_source(passphrase_file)
-    before, after = load_signing_key(old, ask), load_signing_key(to, ask)
+    before, after = load_signing_key(old, passphrase), load_signing_key(to, passphrase)
     for path, key in ((old, before), (to, after)):
         if key.about.kind != "human":
             raise ConfigurationError(

@@ -34,14 +34,14 @@ length for a password that is the only protection."""
 _CONTROLS = frozenset("\0\n\r")
 
 
-def passphrase_source(file: Path | None) -> AskPassphrase:
+def passphrase_source(passphrase_file: Path | None) -> AskPassphrase:
     """Return a function that gets the passphrase of a key that is to sign. That function raises
     `ConfigurationError`."""
 
     def passphrase(key: KeyFile) -> bytearray:
         keep_memory_private()
-        if file is not None:
-            return _in_file(file)
+        if passphrase_file is not None:
+            return _in_file(passphrase_file)
         if not sys.stdin.isatty():
             raise ConfigurationError(
                 f"{key.name}'s key is under a passphrase, and there is nobody to ask for it",

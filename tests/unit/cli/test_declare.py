@@ -1,13 +1,15 @@
 """A declared option that its function does not take, or a function that is gone, would be found by a user."""
 
 import inspect
+from collections.abc import Sequence
+from typing import Any
 
 import click
 import pytest
 from tests.world.command_tree import commands
 
 from accredit.cli.dashes import ProgramCommand
-from accredit.cli.declare import Command, argument, flag, load, option
+from accredit.cli.declare import Command, OptionGroup, argument, flag, load, option
 
 RUNS = {words: each for words, each in commands().items() if getattr(each, "run", None)}
 
@@ -23,14 +25,18 @@ def test_every_command_that_is_no_group_runs_something() -> None:
 @pytest.mark.parametrize("words", RUNS, ids=" ".join)
 def test_a_commands_function_takes_its_options_and_nothing_else(words: tuple[str, ...]) -> None:
     command = RUNS[words]
-    names = {each.name for each in command.params if each.expose_value}
-    for each in getattr(command, "joined", ()):
-        assert {one.name for one in each.options} <= inspect.signature(load(each.run)).parameters.keys()
-        names = names - {one.name for one in each.options} | {each.name}
-    if isinstance(command, ProgramCommand):
-        names.add("command")
-    taken = inspect.signature(load(getattr(command, "takes", command.run))).parameters  # pyright: ignore[reportAttributeAccessIssue]
-    assert {name for name, each in taken.items() if each.default is each.empty} <= names <= {*taken}
+    others = {"command"} if isinstance(command, ProgramCommand) else set[str]()
+    check_taken(getattr(command, "takes", command.run), getattr(command, "grouped", command.params), others)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def check_taken(run: str, params: Sequence[Any], others: set[str]) -> None:
+    """A function takes all these options and groups, and a group's one takes those of the group."""
+    names = {each.name for each in params if getattr(each, "expose_value", True)} | others
+    taken = inspect.signature(load(run)).parameters
+    assert {name for name, each in taken.items() if each.default is each.empty} <= names <= {*taken}, run
+    for each in params:
+        if isinstance(each, OptionGroup):
+            check_taken(each.run, each.options, set())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from accredit.config import load, named_files
 from accredit.config.named_files import named_variables
-from accredit.config.schema import SECTIONS
+from accredit.config.schema import SECTIONS, Upstream
 from accredit.config.section import file_uses, kinds, tables_of
 from accredit.config.values import HeaderFrom, SecretFrom
 
@@ -27,6 +27,7 @@ auth.client_secret = { file = "up.secret" }
 headers = { X-Key = { file = "/run/header.secret" }, key_file = "plain" }
 [servers.files]
 command = ["true"]
+cwd = "several"
 env = { key_file = "plain", KEY = { file = "variable.secret" }, OTHER = { env = "FROM_HERE" } }
 [tokens]
 mode = "optional"
@@ -87,7 +88,6 @@ NO_FILES = {
     *("TokenIssuer.issuer", "TokenIssuer.audience", "TokenIssuer.algorithms", "TokenIssuer.required_scopes"),
     *("TokenIssuer.introspection_client_id", "Bootstrap.issuer", "Proofs.evaluators", "OAuthIdp.groups"),
     *("ApiRoute.facts", "SecretFrom.env", "HeaderFrom.env", "HeaderFrom.scheme"),
-    *("Upstream.cwd", "Server.cwd"),  # folders
 }
 """The keys whose values are any text, and no file's name."""
 
@@ -123,10 +123,12 @@ def test_a_key_with_any_text_is_a_file_s_name__or_known_to_be_none__so_that_no_n
 def test_each_file_is_listed__with_its_path_and_what_it_is_for(everything: Path) -> None:
     found = [*named_files(load(everything, {}, {}))]
     named = {(type(each.table), each.key.rpartition(".")[2]) for each in found}
-    assert named == {(table, key) for table in all_tables() for key in file_uses(table)}
+    every = all_tables() - {Upstream}  # whose keys each of [servers] has
+    assert named == {(table, key) for table in every for key in file_uses(table)}
     assert {each.path.name for each in found if each.use.is_secret} == SECRET
     assert {each.path.name for each in found if each.use.is_policy} == POLICY
-    assert {each.path.name for each in found} == SECRET | POLICY | {"cert.pem", "gone.json"}
+    assert {each.path.name for each in found if each.use.is_folder} == {"several"}
+    assert {each.path.name for each in found} == SECRET | POLICY | {"cert.pem", "gone.json", "several"}
     assert {each.path.parent for each in found} == {everything.parent, Path("/run")}
     assert {each.path.name for each in found if not each.is_needed} == {"once.secret", "accredit.db"}
 

@@ -89,6 +89,6 @@ def test_what_is_shown_and_digested_names_the_file__and_not_what_it_holds(tmp_pa
         (tmp_path / "accredit.toml").write_text(COMMAND % file)
         loaded = load(tmp_path / "accredit.toml", {}, {})
         (row,) = [each for each in list_settings(loaded) if (each.section, each.key) == ("upstream", "env")]
-        assert row.value == {"A": {"file": "secrets/a"}}
+        assert row.value == {"A": {"file": str(tmp_path / "secrets/a")}}
         digests.append(policy_digest(loaded))
     assert digests[0] == digests[1]

@@ -26,6 +26,7 @@ from accredit.ops.doctor.engine import (
 )
 from accredit.ops.doctor.examine import MAX_FINDINGS, findings_of, members
 from accredit.ops.doctor.production.checklist import members_in
+from accredit.ops.doctor.setup import look_at_configuration
 from accredit.ops.doctor.surroundings import Surroundings, surroundings
 from accredit.ops.doctor.versions import other_version
 
@@ -46,6 +47,17 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surroundings:
 
 def well(_: Surroundings) -> Iterator[Result]:
     yield good("desk", "well")
+
+
+def test_who_can_write_where_a_server_s_command_runs_may_change_what_is_run__so_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "accredit.toml").write_text('[servers.files]\ncommand = ["true"]\ncwd = "run"\n')
+    (tmp_path / "run").mkdir(mode=0o755)
+    at = surroundings(tmp_path / "accredit.toml", {"HOME": str(tmp_path)})
+    assert "bad" not in [each.state for each in look_at_configuration(at)]
+    (tmp_path / "run").chmod(0o777)
+    (found,) = [each for each in look_at_configuration(at) if each.state == "bad"]
+    assert found.what == f"servers.files.cwd: others may write to {tmp_path}/run"
+    assert found.command == f"chmod go-w {tmp_path}/run"
 
 
 def test_a_look_that_never_ends_keeps_nobody_waiting_for_the_others(at: Surroundings) -> None:

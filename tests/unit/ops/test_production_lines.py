@@ -204,6 +204,13 @@ def in_database(**condition: Any) -> dict[str, Any]:
     return {"store": DATABASE, "database": DatabaseCondition(**{**known, **condition})}
 
 
+def run_in(folder: Path) -> None:
+    """Has the server's command run in a folder of anybody's."""
+    folder.mkdir()
+    folder.chmod(0o777)
+    replaced(f"{ON_URL}\n{WITH_KEY}", 'command = ["true"]\ncwd = "run"')(folder.parent)
+
+
 def nothing(_: Path) -> None:
     """Only the place is another."""
 
@@ -212,6 +219,7 @@ BROKEN: list[tuple[str, str, str, Callable[[Path], object], dict[str, Any]]] = [
     ("configuration", "no", "config check", replaced('file = "api.key"', 'file = "none.key"'), {}),
     ("files", "no", "chmod go-w", mode("accredit.lock", 0o666), {}),
     ("files", "no", "is no file", pipe("owner.key.pub"), {}),
+    ("files", "no", "the folder in upstream.cwd", lambda folder: run_in(folder / "run"), {}),
     ("files", "unknown", "this look took", nothing, {"files": Unknown("this look took more than 8 s")}),
     ("keys", "no", "chmod 600", mode("gateway.key", 0o644), {}),
     ("keys", "no", "chmod 600", mode("api.key", 0o640), {}),

@@ -13,7 +13,6 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import click
@@ -31,24 +30,23 @@ from accredit.console.names import known_names
 from accredit.console.settings import find_key, read_settings
 from accredit.console.views import Circumstances, Described, describe, preview
 from accredit.errors import AccreditError, ConfigurationError, ConsentError, DeskError
-from accredit.keys import load_signing_key
+from accredit.keys import AskPassphrase, load_signing_key
 from accredit.keys.places import config_folder
 from accredit.pins.shown import visible_text
 from accredit.terminal import wording as words
 from accredit.terminal.output import QUIET, print_result, print_table, say, tell
-from accredit.terminal.passphrases import passphrase_source
 
 _MENU = {"d": None, "o": "once", "l": "like", "s": "show"}
 
 
-def run_approve(*, code: str, once: bool, like: bool, passphrase_file: Path | None) -> int:
+def run_approve(*, code: str, once: bool, like: bool, passphrase: AskPassphrase) -> int:
     """Run `accredit approve`; return the exit code. Raises `ConfigurationError`."""
     if once and like:
         raise ConfigurationError("--once and --like are two choices", "name one of them")
-    return approve_ask(code, "once" if once else "like" if like else None, passphrase_file)
+    return approve_ask(code, "once" if once else "like" if like else None, passphrase)
 
 
-def approve_ask(code: str, key: str | None, passphrase_file: Path | None) -> int:
+def approve_ask(code: str, key: str | None, passphrase: AskPassphrase) -> int:
     """Show an ask, and sign if the person agrees; return the exit code. Raises `ConfigurationError`."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigurationError("`accredit approve` needs a terminal, where a person reads", "run it in a terminal")
@@ -66,7 +64,7 @@ def approve_ask(code: str, key: str | None, passphrase_file: Path | None) -> int
     screen.say("")
     screen.say("What you will sign", QUIET)
     screen.facts(preview(offer, ask, known, unix_seconds()))
-    return _sign(ask, offer, passphrase_file)
+    return _sign(ask, offer, passphrase)
 
 
 def _read_answer(answer: Mapping[str, Any]) -> tuple[Ask, Circumstances, str]:
@@ -122,8 +120,8 @@ def _deny(code: str) -> int:
     return 1
 
 
-def _sign(ask: Ask, offer: Offer, passphrase_file: Path | None) -> int:
-    key = load_signing_key(find_key(read_settings(os.environ)), passphrase_source(passphrase_file))
+def _sign(ask: Ask, offer: Offer, passphrase: AskPassphrase) -> int:
+    key = load_signing_key(find_key(read_settings(os.environ)), passphrase)
     now = unix_seconds()
     try:
         cert = signed_certificate(key.signer, ask, offer, Choice(offer.key), now)

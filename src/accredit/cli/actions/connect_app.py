@@ -25,16 +25,15 @@ from accredit.console.apps import app_facts, find_app, let_in, sign_for_app, tur
 from accredit.console.elsewhere import GatewayElsewhere, read_addresses
 from accredit.console.settings import find_key, read_settings
 from accredit.errors import AccreditError, ConfigurationError, ConsentError, DeskError
-from accredit.keys import load_signing_key
+from accredit.keys import AskPassphrase, load_signing_key
 from accredit.keys.places import KNOWN_GATEWAYS
 from accredit.ratify import HybridSigner
 from accredit.terminal import wording as words
 from accredit.terminal.layout import fact_rows
 from accredit.terminal.output import print_result, say, show, tell
-from accredit.terminal.passphrases import passphrase_source
 
 
-def run_connect_app(*, code: str, at: Sequence[str], gateway_id: str, passphrase_file: Path | None) -> int:
+def run_connect_app(*, code: str, at: Sequence[str], gateway_id: str, passphrase: AskPassphrase) -> int:
     """Run `accredit connect-app`; return the exit code: 1 for a no. Raises `ConfigurationError`."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigurationError("`accredit connect-app` needs a terminal, where a person reads", "run it in one")
@@ -47,7 +46,7 @@ def run_connect_app(*, code: str, at: Sequence[str], gateway_id: str, passphrase
         plain = read_code(code)
     except ConsentError as error:
         raise ConfigurationError(str(error), "type it as the page shows it") from None
-    key = load_signing_key(path, passphrase_source(passphrase_file))
+    key = load_signing_key(path, passphrase)
     gateways = [GatewayElsewhere(url, key.about.id, unix_seconds) for url in addresses]
     check = partial(check_gateway, settings.folder, named=gateway_id)
     try:

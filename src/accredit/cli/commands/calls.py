@@ -1,7 +1,7 @@
 """The commands about single calls, and who allows them."""
 
-from accredit.cli.declare import Command, argument, flag, option
-from accredit.cli.options import AGENT_KEY, DELEGATIONS, GATEWAY_ID, JSON, PASSPHRASE_FILE, REACH, SERVER
+from accredit.cli.declare import Command, OptionGroup, argument, flag, option
+from accredit.cli.options import AGENT_KEY, ASK_PASSPHRASE, DELEGATIONS, GATEWAY_ID, JSON, REACH, SERVER
 from accredit.cli.standard import READ, READ_SECRET, WRITE
 
 call = Command(
@@ -41,6 +41,43 @@ call = Command(
     into="CallOptions",
 )
 
+_WANTED = OptionGroup(
+    "wanted",
+    "accredit.signing.grant_lookup:ScopeSelection",
+    (
+        option("--scope", metavar="S", multiple=True, help="What the agent may do; may be repeated."),
+        option(
+            "--tool", metavar="NAME", multiple=True, help="Allow this tool: its scope is looked up; may be repeated."
+        ),
+        flag("--all-read-only", help="The scopes of all tools that say that they only read."),
+        option("--config", type=READ, help="The gateway's configuration: scopes are looked up."),
+        option("--url", metavar="URL", help="The gateway: scopes are looked up in what it lists."),
+        SERVER,
+        REACH,
+    ),
+)
+_CONSTRAINTS = OptionGroup(
+    "constraints",
+    "accredit.signing.grant:read_constraints",
+    (
+        option("--max-amount", metavar="500USD", multiple=True, help="At most this much money in one call."),
+        option(
+            "--between",
+            metavar="09:00-17:00@ZONE",
+            multiple=True,
+            help="Only in this window of the day, on ZONE's clocks.",
+        ),
+        option(
+            "--resource",
+            metavar="ID[:/PREFIX]",
+            multiple=True,
+            help="Only this resource, or only what is below a path.",
+        ),
+        option("--rate", metavar="10/1h", multiple=True, help="At most so many calls."),
+        option("--constraint", metavar="JSON", multiple=True, help="Any constraint, as on the wire."),
+    ),
+)
+
 grant = Command(
     "grant",
     """Signs a delegation: what an agent may do, under which conditions, and until when.
@@ -63,38 +100,17 @@ grant = Command(
         option("--issuer", metavar="KEY", required=True, type=READ_SECRET, help="The private key that signs."),
         option("--agent", metavar="AGENT.pub", required=True, type=READ, help="The agent's public key."),
         option("--out", required=True, type=WRITE, help="Where the delegation is written; - for stdout."),
-        option("--scope", metavar="S", multiple=True, help="What the agent may do; may be repeated."),
-        option(
-            "--tool", metavar="NAME", multiple=True, help="Allow this tool: its scope is looked up; may be repeated."
-        ),
-        flag("--all-read-only", help="The scopes of all tools that say that they only read."),
-        option("--config", type=READ, help="The gateway's configuration: scopes are looked up."),
-        option("--url", metavar="URL", help="The gateway: scopes are looked up in what it lists."),
-        SERVER,
-        REACH,
-        option("--max-amount", metavar="500USD", multiple=True, help="At most this much money in one call."),
-        option(
-            "--between",
-            metavar="09:00-17:00@ZONE",
-            multiple=True,
-            help="Only in this window of the day, on ZONE's clocks.",
-        ),
-        option(
-            "--resource",
-            metavar="ID[:/PREFIX]",
-            multiple=True,
-            help="Only this resource, or only what is below a path.",
-        ),
-        option("--rate", metavar="10/1h", multiple=True, help="At most so many calls."),
-        option("--constraint", metavar="JSON", multiple=True, help="Any constraint, as on the wire."),
+        _WANTED,
+        _CONSTRAINTS,
         option("--expires", metavar="7d", default="7d", help="How long it holds: 30s, 15m, 12h, 7d, or until-revoked."),
         option("--parent", type=READ, help="The issuer's own delegation: the new one passes on a part."),
         flag("--force", help="Replace FILE if it exists; sign scopes that no catalog knows."),
         flag("--yes", help="Sign sensitive scopes without asking."),
-        PASSPHRASE_FILE,
+        ASK_PASSPHRASE,
         JSON,
     ],
     run="accredit.signing.grant:run_grant",
+    into="GrantOptions",
 )
 
 inspect = Command(
@@ -169,7 +185,7 @@ revoke = Command(
         ),
         flag("--empty", help="Name no certificate: make a signed list without entries, if there is none."),
         flag("--yes", help="Do not ask if only the beginning of the id is given."),
-        PASSPHRASE_FILE,
+        ASK_PASSPHRASE,
         JSON,
     ],
     run="accredit.signing.revoke:run_revoke",

@@ -3,7 +3,7 @@
 from click import IntRange
 
 from accredit.cli.declare import Command, Group, argument, flag, option
-from accredit.cli.options import AT, CONFIG, GATEWAY_ID, JSON, PASSPHRASE_FILE
+from accredit.cli.options import ASK_PASSPHRASE, AT, CONFIG, GATEWAY_ID, JSON, PASSPHRASE_FILE
 
 _open = Command(
     "open",
@@ -121,7 +121,7 @@ approve = Command(
         _CODE,
         flag("--once", help="Allow only this call: no menu."),
         flag("--like", help="Allow calls like it, as the page proposes: no menu."),
-        PASSPHRASE_FILE,
+        ASK_PASSPHRASE,
         JSON,
     ],
     run="accredit.cli.actions.approve:run_approve",
@@ -161,7 +161,7 @@ connect_app = Command(
         ),
         AT,
         GATEWAY_ID,
-        PASSPHRASE_FILE,
+        ASK_PASSPHRASE,
         JSON,
     ],
     run="accredit.cli.actions.connect_app:run_connect_app",

@@ -6,7 +6,16 @@ from click import IntRange
 
 from accredit.cli.dashes import ProgramCommand
 from accredit.cli.declare import Command, argument, flag, option
-from accredit.cli.options import CONFIG, JSON, NAMED_SERVER, PASSPHRASE_FILE, REACH, host_names, server_names
+from accredit.cli.options import (
+    ASK_PASSPHRASE,
+    CONFIG,
+    JSON,
+    NAMED_SERVER,
+    PASSPHRASE_FILE,
+    REACH,
+    host_names,
+    server_names,
+)
 from accredit.cli.standard import READ_SECRET, OnlyFile
 
 _PROJECT = flag("--project", help="The current folder's file, not the user's.")
@@ -190,7 +199,7 @@ drill = Command(
             help="If the gateway asks for tokens: the private key of one of its issuers, which signs the drill's.",
         ),
         REACH,
-        PASSPHRASE_FILE,
+        ASK_PASSPHRASE,
         JSON,
     ],
     run="accredit.ops.drill:drill",

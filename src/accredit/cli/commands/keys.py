@@ -3,7 +3,7 @@
 from click import Choice
 
 from accredit.cli.declare import Command, Group, argument, flag, option
-from accredit.cli.options import JSON, PASSPHRASE_FILE, REPLACE_KEY
+from accredit.cli.options import ASK_PASSPHRASE, JSON, REPLACE_KEY
 from accredit.cli.standard import READ, READ_SECRET, TWO_FILES, WRITE, OnlyFile
 
 _new = Command(
@@ -86,7 +86,7 @@ _rotate = Command(
             default="routine",
             help="Why.",
         ),
-        PASSPHRASE_FILE,
+        ASK_PASSPHRASE,
         JSON,
     ],
     run="accredit.signing.rotate:run_rotate",

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from accredit.app.assemble import revocation_lists
-from accredit.config import Loaded, build_all_settings, store_of
+from accredit.config import Loaded, build_all_settings, named_files, store_of
 from accredit.config.listen import check_no_loop, tls_context
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.gateway.settings import ProofSettings
-from accredit.keys.own_files import fault_of_file
+from accredit.keys.own_files import fault_of_file, fault_of_folder
 from accredit.ops.doctor.engine import MIGRATE, Result, bad, command_line, faulty, good, note
 from accredit.ops.doctor.surroundings import Surroundings
 from accredit.stores import InMemory, LogStore
@@ -36,6 +36,7 @@ def look_at_configuration(at: Surroundings) -> Iterator[Result]:
         if at.problem is not None:
             yield faulty("configuration", at.problem)
         return
+    yield from _look_at_folders(at.loaded)
     try:
         servers = build_all_settings(at.loaded, at.environ)
         check_no_loop(at.loaded.config.gateway, servers)
@@ -50,6 +51,15 @@ def look_at_configuration(at: Surroundings) -> Iterator[Result]:
     yield good("configuration", f"{at.file} is one that a gateway takes")
 
 
+def _look_at_folders(loaded: Loaded) -> Iterator[Result]:
+    """Yield the folders that a server's command runs in and that others can write to."""
+    for each in named_files(loaded):
+        fault = fault_of_folder(each.path) if each.use.is_folder else None
+        if fault is not None:
+            remedy = "take that right away: who writes there may change what the server's command runs"
+            yield bad("configuration", f"{each.name}: {fault.text}", remedy, fault.command)
+
+
 def _check_lists(loaded: Loaded, proofs: ProofSettings | None) -> None:
     """Check that each named revocation list file exists and is valid. Raises `ConfigurationError`."""
     if proofs is not None and proofs.judged:
@@ -62,9 +72,9 @@ def _command(at: Surroundings, loaded: Loaded) -> str:
     help."""
     public = at.person_key.with_name(f"{at.person_key.name}.pub")
     roots = loaded.config.proofs.roots
-    if at.file is None or len(roots) != 1 or not public.is_file() or "/" in roots[0].public_key_file:
+    missing = Path(roots[0].public_key_file) if len(roots) == 1 else None
+    if at.file is None or missing is None or missing.parent != at.file.parent or not public.is_file():
         return ""
-    missing = at.file.with_name(roots[0].public_key_file)
     return command_line("cp", str(public), str(missing)) if not os.path.lexists(missing) else ""
 
 

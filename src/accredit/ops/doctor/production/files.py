@@ -58,7 +58,7 @@ def files_found(loaded: Loaded, store: Found[StoreUrl]) -> list[FileFound]:
     named = [each for each in named_files(loaded) if each.is_needed or os.path.lexists(each.path)]
     return [
         *(_inspect_file(what, path, is_secret=is_secret) for what, path, is_secret in _unnamed_files(loaded)),
-        *(_inspect_file(_title(each), each.path, is_secret=each.use.is_secret) for each in named),
+        *(_inspect_named(each) for each in named),
         *(found for each in named for found in _private_half(each)),
         *_folder_of_store(store),
     ]
@@ -131,6 +131,14 @@ def _in_file(loaded: Loaded, section: str, key: str) -> bool:
 
 def _any_holds(urls: Iterable[str | None]) -> bool:
     return any(url is not None and url_holds_secret(url) for url in urls)
+
+
+def _inspect_named(file: NamedFile) -> FileFound:
+    if not (file.use.is_folder and file.path.is_dir()):
+        return _inspect_file(_title(file), file.path, is_secret=file.use.is_secret)
+    fault = fault_of_folder(file.path)
+    title = f"the folder in {file.name}"
+    return FileFound(title, file.path, False) if fault is None else _faulty(title, file.path, fault, is_secret=False)
 
 
 def _inspect_file(what: str, path: Path, *, is_secret: bool) -> FileFound:
