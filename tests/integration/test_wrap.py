@@ -18,7 +18,7 @@ from tests.world.sdk import EVERYTHING
 from tests.world.stdio_processes import alive, descendants, raw_command
 from tests.world.warm import Warm, command, python
 
-pytestmark = [pytest.mark.slow, pytest.mark.holds("gateway/front/host")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("base/stdio")]
 
 INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 
