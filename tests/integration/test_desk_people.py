@@ -105,7 +105,7 @@ def named_list(home: Household) -> Path:
     return path
 
 
-@pytest.mark.holds("console/revoking", "time")
+@pytest.mark.holds("console/lists", "time")
 def test_a_list_that_is_newer_than_this_clock_keeps_all_that_it_has(home: Household) -> None:
     path, later = named_list(home), unix_seconds() + 10_000
     write_file(path, issue_revocation_list(home.trust.owner.signer(), ("others",), later).encode())
@@ -118,7 +118,7 @@ def test_a_list_that_is_newer_than_this_clock_keeps_all_that_it_has(home: Househ
         assert after.updated_at == later
 
 
-@pytest.mark.holds("console/revoking", "existing-list")
+@pytest.mark.holds("console/lists", "existing-list")
 def test_a_list_that_somebody_changed_is_not_signed_anew(home: Household) -> None:
     path = named_list(home)
     other = issue_revocation_list(home.trust.stranger.signer(), ("x",), unix_seconds()).encode()
@@ -132,7 +132,7 @@ def test_a_list_that_somebody_changed_is_not_signed_anew(home: Household) -> Non
             assert events[-2:] == ["taken back", "not taken back"]
 
 
-@pytest.mark.holds("console/revoking", "turns")
+@pytest.mark.holds("console/lists", "turns")
 def test_two_desks_at_once_lose_nobodys_entry(home: Household, tmp_path: Path) -> None:
     path = named_list(home)
     second = Household(tmp_path / "second")

@@ -26,7 +26,7 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.front.wrap import Wrap
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 
-pytestmark = [pytest.mark.slow, pytest.mark.holds("gateway/front/host")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("base/stdio")]
 
 INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 

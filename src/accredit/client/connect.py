@@ -23,10 +23,10 @@ Only messages are ever written to the host.
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
@@ -45,6 +45,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import ValidationError
 
+from accredit.base.stdio import StdioHost
 from accredit.base.text import excerpt
 from accredit.base.values import members_of
 from accredit.client.asking import Allowed, Asking, AskPending, Say, Withheld, denial_message
@@ -76,27 +77,6 @@ MAX_HOST_LINE_BYTES = 16_777_216
 _log = logging.getLogger("accredit.client")
 
 
-class HostConnection(Protocol):
-    """The host that started us. `gone` is set when nobody reads our output any more."""
-
-    @property
-    def gone(self) -> asyncio.Event:
-        """Return the event `gone`."""
-        ...
-
-    async def read(self) -> bytes:
-        """Return the next line that the host wrote; b"" at the end of its output."""
-        ...
-
-    def send(self, line: bytes) -> None:
-        """Queue a line for the host."""
-        ...
-
-    async def drained(self, limit: int = ...) -> None:
-        """Wait until at most `limit` bytes are still unwritten, or nobody reads our output any more."""
-        ...
-
-
 class Connecting(Struct, frozen=True, kw_only=True):
     """The gateway, and how to speak to it. Without a `presenter` nothing is proved, and the gateway's refusals say so;
     `key_fault` is why there is none, if a key was named.
@@ -116,7 +96,7 @@ class Connecting(Struct, frozen=True, kw_only=True):
     hold: float = HOLD_SECONDS
 
 
-async def run(connecting: Connecting, make_host: Callable[[], HostConnection]) -> int:
+async def run(connecting: Connecting) -> int:
     """Serve until the host ends, or a signal to stop comes. Return the exit code. Raises `ConfigurationError`."""
     presenter, url, shown = connecting.presenter, connecting.gateway.url, connecting.show_uncovered
     reached = replace(connecting.gateway, on_trouble=_log.warning)
@@ -128,7 +108,7 @@ async def run(connecting: Connecting, make_host: Callable[[], HostConnection]) -
     asking = None
     if presenter is not None and connecting.desk:
         asking = Asking(presenter, url, connecting.desk, connecting.hold, starter=connecting.starter)
-    host = make_host()
+    host = StdioHost()
     code = 1
     with anyio.CancelScope() as ending:  # a gateway that does not answer a session's end must not delay ours
         async with Bridge(transport, modern=connecting.modern).open() as (read, write):
@@ -165,7 +145,7 @@ class _Connection:
         self,
         read: ReadStream[Incoming],
         write: WriteStream[SessionMessage],
-        host: HostConnection,
+        host: StdioHost,
         caller: Caller,
         asking: Asking | None = None,
     ) -> None:

@@ -9,7 +9,7 @@ told:
 - [unlocking] The key is unlocked, or the person gives the passphrase.
 - [journal] An entry about it is written to the journal. If that fails, the revocation continues: it does not wait for a
   disk.
-- [lists] The id is added to the list at each named place (`revoking`). If that fails at a place, the page says so, and
+- [lists] The id is added to the list at each named place (`lists`). If that fails at a place, the page says so, and
   it can be retried.
 - [elsewhere] Each gateway elsewhere is told, by the person's key. What it keeps for clients that speak only OAuth ends
   at once: their logins, their tokens and the agent's key.
@@ -34,10 +34,9 @@ from accredit.console.delegations import Link, TreeEntry
 from accredit.console.desk import Desk
 from accredit.console.elsewhere import GatewayElsewhere
 from accredit.console.gateways import GatewayHealth, Gateways
-from accredit.console.lists import ListPlace
+from accredit.console.lists import ListPlace, revoke
 from accredit.console.people import Known, People
 from accredit.console.people_views import PeopleViews
-from accredit.console.revoking import revoke
 from accredit.errors import ConfigurationError, DeskError
 from accredit.keys import SigningKey
 from accredit.limits import MAX_CALL_FILTER_CHARS, REVOCATION_CHECK_SECONDS, SHORT_ID_CHARS
@@ -271,7 +270,7 @@ def _revoke(cert_id: str, key: SigningKey, place: ListPlace) -> None:
     file = None if isinstance(place.place, Path) else place.place.file
     if file is not None and not file.exists():
         raise ConfigurationError("there is no such store: no gateway reads it", "correct store in desk.toml")
-    revoke(cert_id, key, place.place, place.name)
+    revoke(cert_id, key, place)
 
 
 def _sentence(gateway: GatewayHealth) -> str:

@@ -32,7 +32,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 from mcp.server.context import CallNext, HandlerResult
@@ -52,14 +52,6 @@ from accredit.rounds.results import INPUT_REQUIRED_METHODS
 from accredit.server.judge import Allowed, Judge, TargetInfo
 from accredit.server.tokens import Context, without_tokens
 from accredit.tokens import VerifiedToken
-
-
-class _Admitted(NamedTuple):
-    """A request that passes the gate: the allowed call, and the message for the server."""
-
-    allowed: Allowed
-    ctx: Context
-
 
 Find = Callable[[Context, str, str], Awaitable[TargetInfo]]
 """Returns the server's target for a guarded method. For the list of templates, it finds a template by its text."""
@@ -93,15 +85,15 @@ class Gate:
         if not is_judged(ctx):
             with self.judge.standing(None):
                 return await call_next(_context_for_server(self._without_tokens(ctx, TargetInfo()), None))
-        admitted = await self.admit(ctx)
-        with self.judge.standing(admitted.allowed):
-            result = await drop_unreadable_answers(admitted.ctx, call_next)
+        allowed, for_server = await self._admit(ctx)
+        with self.judge.standing(allowed):
+            result = await drop_unreadable_answers(for_server, call_next)
         kind = KINDS.get(ctx.method)
-        return result if kind is None else await self._shown(ctx, result, self.judge.view(admitted.allowed), kind)
+        return result if kind is None else await self._shown(ctx, result, self.judge.view(allowed), kind)
 
-    async def admit(self, ctx: Context) -> _Admitted:
-        """Decide on a message, and prepare it for the server ([decision] and [removal]). Raises `MCPError` for a
-        refusal."""
+    async def _admit(self, ctx: Context) -> tuple[Allowed, Context]:
+        """Decide on a message. Return the allowed call, and the message for the server ([decision] and [removal]).
+        Raises `MCPError` for a refusal."""
         call = _guarded_call(ctx)
         try:
             found = await self._found(ctx, call)
@@ -110,7 +102,7 @@ class Gate:
             allowed = await self.judge.decide(call if bare is ctx else _guarded_call(bare), found, token)
         except (ProofRefused, TokenError, KeysUnavailable, FrameError) as error:
             raise to_mcp_error(error) from error.__cause__
-        return _Admitted(allowed, _context_for_server(bare, allowed))
+        return allowed, _context_for_server(bare, allowed)
 
     async def _found(self, ctx: Context, call: GuardedCall) -> TargetInfo:
         if ctx.method not in GUARDED:

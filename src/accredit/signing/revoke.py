@@ -21,7 +21,7 @@ import click
 from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDIN, STDOUT, is_for_programs
 from accredit.console.elsewhere import GatewayElsewhere, read_address
-from accredit.console.revoking import begin_list, revoke
+from accredit.console.lists import ListPlace, begin_list, revoke
 from accredit.errors import AccreditError, ConfigurationError, DeskError
 from accredit.keys import AskPassphrase, SigningKey, load_signing_key
 from accredit.ratify import DelegationCert, RevocationList, delegation_sign_bytes
@@ -69,14 +69,14 @@ def run_revoke(
             return 1
         cert_id = found.cert_id
     is_new = database is not None and not (database.file is None or os.path.lexists(database.file))
-    place, where = database or list_file or Path(), str(list_file or store)
-    change = begin_list(key, place, where) if cert_id is None else revoke(cert_id, key, place, where)
+    place = ListPlace(database or list_file or Path(), str(list_file or store))
+    change = begin_list(key, place) if cert_id is None else revoke(cert_id, key, place)
     if cert_id is not None and not _OWN_ID.fullmatch(cert_id):
         tell(f"warning: {cert_id} is no id that accredit gives (32 hex digits); `accredit inspect FILE` shows them")
     _warn(key, store, is_new=is_new)
     if out is not None:
         write_out(out, change.after)
-    _report(change, cert_id, ("file" if store is None else "store", where), key)
+    _report(change, cert_id, ("file" if store is None else "store", place.name), key)
     return 0
 
 

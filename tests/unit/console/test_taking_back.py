@@ -113,7 +113,7 @@ def test_a_store_that_is_not_there_is_not_made__no_gateway_reads_it(tmp_path: Pa
     assert not (tmp_path / "misspelt.db").exists()
 
 
-@pytest.mark.holds("console/revoking", "turns")
+@pytest.mark.holds("console/lists", "turns")
 def test_a_list_that_a_gateway_of_another_user_reads_stays_readable_for_it(tmp_path: Path) -> None:
     part, journal = part_in(tmp_path, tmp_path / "revoked.json")
     write_file(tmp_path / "revoked.json", issue_revocation_list(WORLD.owner.signer(), (), NOW).encode())

@@ -68,7 +68,7 @@ def test_a_list_without_entries_is_made__and_none_that_has_some_is_replaced(
     assert run("revoke", "one", *place, "--json").json["added"] is False
 
 
-@pytest.mark.holds("console/revoking", "new-list")
+@pytest.mark.holds("console/lists", "new-list")
 def test_an_empty_list_that_is_made_where_one_was_lost_takes_nothing_back(run: Run, folder: Path, world: World) -> None:
     keys = {world.owner.id: world.owner.public_key}
 
@@ -154,7 +154,7 @@ def test_a_list_never_gets_older(run: Run, folder: Path, world: World, save: Sav
     assert read(folder).updated_at == later
 
 
-@pytest.mark.holds("console/revoking", "turns")
+@pytest.mark.holds("console/lists", "turns")
 def test_whoever_may_read_the_list_and_its_folder_can_keep_nothing_from_being_revoked(run: Run, folder: Path) -> None:
     assert run("revoke", "one", *LIST).code == 0
     with ExitStack() as held:

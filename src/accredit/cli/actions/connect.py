@@ -55,7 +55,6 @@ def start_connect(
         from accredit.client import ProofPresenter
         from accredit.client.connect import Connecting, run
         from accredit.client.gateways import GatewayAddress
-        from accredit.gateway.front.host import StdioHost
 
     proves, faults = None, ()
     if key is not None:
@@ -81,7 +80,7 @@ def start_connect(
         starter=starter,
         hold=hold,
     )
-    return uvloop.run(run(connecting, StdioHost))
+    return uvloop.run(run(connecting))
 
 
 def _desk(ask: str | None, hold: float) -> "tuple[tuple[Path, ...], DeskStarter | None]":

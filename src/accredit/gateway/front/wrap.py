@@ -18,6 +18,7 @@ import logging
 import signal
 
 from accredit.base.log_events import log_event
+from accredit.base.stdio import StdioHost
 from accredit.errors import (
     ConfigurationError,
     FrameError,
@@ -34,7 +35,6 @@ from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.endpoint import Intake
-from accredit.gateway.front.host import StdioHost
 from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, StdioUpstream

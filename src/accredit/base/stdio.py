@@ -1,4 +1,4 @@
-"""Our own stdin and stdout, towards the host that started `wrap`. Reads and writes them, in threads.
+"""Our own stdin and stdout, towards the host that started this process. Reads and writes them, in threads.
 
 They may be pipes, files or a terminal, and other processes may share them. So they stay in blocking mode, and a thread
 waits on each. The threads are daemons: a thread that waits for an idle host must not keep this process alive.
@@ -32,7 +32,7 @@ class StdioHost:
         self._unwritten = 0
         self._written = asyncio.Event()
         for work in (self._read, self._write):
-            threading.Thread(target=work, name=f"accredit-wrap{work.__name__}", daemon=True).start()
+            threading.Thread(target=work, name=f"accredit-host{work.__name__}", daemon=True).start()
 
     async def read(self) -> bytes:
         """Return the next bytes from the host, or b"" once it has closed its side. Nothing more is read until the next
