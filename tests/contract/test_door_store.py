@@ -86,6 +86,25 @@ async def test_strangers_who_register_take_no_place_of_a_client_that_has_a_grant
         assert known == [b"{}", None, None, b"{}", b"{}"]
 
 
+@pytest.mark.holds("stores/door/steps", "bounds")
+async def test_a_site_that_has_a_person_s_browser_begin_logins_keeps_them_from_none__consents_fill_their_room_alone(
+    opening: AbstractAsyncContextManager[DoorStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opening as door:
+        monkeypatch.setattr(steps, "MAX_GRANTS_OF_PERSON", 3)
+        kept = await consent(door)
+        for number in range(4):
+            await door.begin(f"{number}", ADA, MAIL, OTHER_SEEDS, ends=NOW + 600, now=NOW)
+        mine = await door.begin("mine", ADA, MAIL, SEEDS, ends=NOW + 600, now=NOW)
+        assert await door.change(mine, lambda one: replace(one, chain=b"[]"), now=NOW) is not None
+        other = await door.begin("another", ADA, MAIL, SEEDS, ends=NOW + 600, now=NOW)
+        assert await door.change(other, lambda one: replace(one, chain=b"[]"), now=NOW) is not None
+        with pytest.raises(StoreUnavailable):
+            await door.begin("one more", ADA, MAIL, SEEDS, ends=NOW + 600, now=NOW)
+        assert await door.change(kept, lambda one: one, now=NOW) == kept
+        await door.begin("one more", "bob", MAIL, SEEDS, ends=NOW + 600, now=NOW)
+
+
 async def test_each_client_of_each_person_at_each_endpoint_has_one_key(
     opening: AbstractAsyncContextManager[DoorStore],
 ) -> None:
@@ -267,7 +286,8 @@ async def test_nobody_uses_up_the_room_of_others(
         for name, most in (("DOOR_GRANTS", 3), ("GRANTS_OF_PERSON", 2), ("LOGINS_OF_GRANT", 2), ("CHAINS_OF_GRANT", 2)):
             monkeypatch.setattr(steps, f"MAX_{name}", most)
         for number in range(2):
-            await door.begin(f"{number}", ADA, MAIL, SEEDS, ends=END, now=NOW)
+            begun = await door.begin(f"{number}", ADA, MAIL, SEEDS, ends=END, now=NOW)
+            await door.change(begun, lambda one: replace(one, chain=b"[]"), now=NOW)
         with pytest.raises(StoreUnavailable):
             await door.begin("more", ADA, MAIL, SEEDS, ends=END, now=NOW)
         grant = await consent(door, "0", "bob")

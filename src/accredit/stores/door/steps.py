@@ -7,7 +7,7 @@
 - [key] A grant is changed, or ended, only if it still has the key that the caller knew. So a delegation is never stored
   with a key that it is not for, and a consent doesn't end with an earlier one.
 - [bounds] The numbers of clients, of all grants, of one person's grants, and of one grant's logins, codes and chains
-  are bounded.
+  are bounded. Of one person's grants, those without a consent make room.
 """
 
 import hmac
@@ -45,7 +45,8 @@ register, so the one that ends first makes room for the next."""
 MAX_DOOR_GRANTS = 100_000
 """The most grants in a store: at some 20 KB each, 2 GB. A grant is begun only for a person who has authenticated."""
 MAX_GRANTS_OF_PERSON = 100
-"""The most grants of one person, so that nobody uses up the room of others. Few people have so many programs."""
+"""The most grants of one person, so that nobody uses up the room of others. Few people have so many programs. Those
+without a consent make room for the next."""
 MAX_LOGINS_OF_GRANT = 16
 """The most logins of one client for one person at one endpoint: that client on each of their computers. If there are
 more, the one that would end first is ended."""
@@ -140,6 +141,9 @@ class Door(SteppedStore):
         yield from self._end_grant(place.key)
         ((of_all,),) = yield _COUNT, (Kind.GRANT,)
         ((of_person,),) = yield _COUNT_BELONGING, (Kind.GRANT, place.parent)
+        if of_person >= MAX_GRANTS_OF_PERSON:
+            ended = yield from self._end_begun(place.parent, now)
+            of_all, of_person = of_all - ended, of_person - ended
         if of_all >= MAX_DOOR_GRANTS or of_person >= MAX_GRANTS_OF_PERSON:
             raise StoreUnavailable("no room for one more grant of an OAuth client")
         grant = Grant(client_id, subject, resource, seeds, ends)
@@ -321,6 +325,17 @@ class Door(SteppedStore):
         ((left,),) = yield _COUNT_BELONGING, (Kind.LOGIN, owner)
         if not left:
             yield from self._end_grant(owner)
+
+    def _end_begun(self, person: bytes, now: int) -> Steps[int]:
+        """End the grants to which a person has not consented, and return how many there were: any site can have a
+        browser begin some, where the person is logged in."""
+        ended = 0
+        for key, value in (yield _BELONGING, (Kind.GRANT, person, now, MAX_GRANTS_OF_PERSON)):
+            grant = self._seals.open(Place(Kind.GRANT, key, person), value, Grant, now)
+            if grant is None or not grant.chain:
+                yield from self._end_grant(key)
+                ended += 1
+        return ended
 
     def _end_grant(self, key: bytes) -> Steps[None]:
         yield _DROP, (Kind.GRANT, key)
