@@ -3,6 +3,8 @@ by `accredit connect-app`. I/O: the gateway elsewhere, and files in the person's
 
 - [by-code] An app is found at the gateways elsewhere by its code alone, with the person's signature. So nobody can make
   an app appear on another person's desk.
+- [one] All these gateways are asked. A code is short: one that is asked for it can make up an app that has it, in place
+  of the one that the person means. So none is shown where two have one.
 - [told] What the app is called is its own word, and is quoted. Hosts are those of the URLs that were checked.
 - [pinned] A signature is valid at any gateway that has the id named in the ask. So that id is pinned to the app's
   endpoint, as `connect` pins it (`client.pins`). An id that the person or their agents on this machine know under
@@ -51,17 +53,25 @@ _NONCE_BYTES = 16
 async def find_app(
     gateways: Sequence[GatewayElsewhere], code: str, signer: HybridSigner
 ) -> tuple[GatewayElsewhere, ClientAsk]:
-    """Return the app's ask with this code, and the gateway that has it. Raises `DeskError`."""
+    """Return the app's ask with this code, and the gateway that has it ([one]). Raises `DeskError`."""
+    asked = await asyncio.gather(*(each.fetch(code, signer) for each in gateways), return_exceptions=True)
+    found: list[tuple[GatewayElsewhere, ClientAsk]] = []
     problems: list[DeskError] = []
-    for each in gateways:
-        try:
-            ask = await each.fetch(code, signer)
-        except DeskError as error:
-            problems.append(error)
-            continue
-        if isinstance(ask, ClientAsk):
-            return each, ask
-        problems.append(DeskError("unknown", "this is the code of a call: `accredit approve` answers it"))
+    for gateway, ask in zip(gateways, asked, strict=True):
+        match ask:
+            case ClientAsk():
+                found.append((gateway, ask))
+            case DeskError():
+                problems.append(ask)
+            case BaseException():
+                raise ask
+            case _:
+                problems.append(DeskError("unknown", "this is the code of a call: `accredit approve` answers it"))
+    if len(found) > 1:
+        shown = " and ".join(gateway.url for gateway, _ in found)
+        raise DeskError("bad_ask", f"{shown} show an app with this code, and one of them made it up: begin anew")
+    if found:
+        return found[0]
     raise problems[0]
 
 

@@ -5,18 +5,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from tests.unit.console.test_elsewhere import Gateway
 from tests.world.asked import NOW, SCOPE, URL, WORLD, a_client_ask, an_ask
 
-from accredit.consent.held import ClientAsk
-from accredit.console.apps import AppsPart
+from accredit.consent.desk_requests import DeskSession
+from accredit.consent.held import AnyAsk, ClientAsk
+from accredit.console.apps import AppsPart, find_app
 from accredit.console.desk import Desk
+from accredit.console.elsewhere import GatewayElsewhere
 from accredit.console.journal import Journal, read_journal
 from accredit.console.names import read_names
 from accredit.console.unlock import KeyHolder
 from accredit.errors import AccreditError, DeskError, ProofRefused
 from accredit.keys.places import APPS
+from accredit.ratify import HybridSigner
 
 pytestmark = pytest.mark.holds("console/apps")
 
@@ -70,6 +74,25 @@ async def test_a_person_who_types_the_code_sees_the_app__and_gets_the_digits(tmp
     (entry,) = page.desk.past.signed
     assert (entry["cert"], entry["code"]) == (done["certificate"], page.ask.code)
     assert [each["event"] for each in read_journal(tmp_path / "state")] == ["allowed"]
+
+
+class Inventing(GatewayElsewhere):
+    """A gateway that has an app of its own for each code that it is asked for: 30 bits are found in seconds."""
+
+    async def fetch(self, code: str, signer: HybridSigner, session: DeskSession | None = None) -> AnyAsk:
+        return a_client_ask()
+
+
+@pytest.mark.holds("console/apps", "one")
+async def test_no_gateway_puts_an_app_of_its_own_in_the_place_of_the_one_whose_code_is_typed(tmp_path: Path) -> None:
+    page, signer = Page(tmp_path), WORLD.owner.signer()
+    await page.held()
+    honest, other = page.gateway.reached(), Inventing("https://other.example", WORLD.owner.id, lambda: NOW)
+    for gateways in ([other, honest], [honest, other]):
+        with pytest.raises(DeskError, match="made it up"):
+            await find_app(gateways, page.ask.code, signer)
+    away = Gateway(httpx2.ConnectError("no")).reached()
+    assert await find_app([away, honest], page.ask.code, signer) == (honest, page.ask)
 
 
 @pytest.mark.holds("console/apps", "nonce")
