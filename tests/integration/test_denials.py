@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -272,7 +273,8 @@ async def test_strangers_can_not_fill_the_log_and_it_says_what_is_missing(
 ) -> None:
     now = [100.0]
     monkeypatch.setattr(early_refusals, "STRANGER_RECORDS", 3)
-    monkeypatch.setattr(early_refusals, "monotonic", lambda: now[0])
+    told = partial(early_refusals.AnonymousRecordBudget, lambda: now[0])
+    monkeypatch.setattr("accredit.gateway.app.AnonymousRecordBudget", told)
 
     async with guarded("http-modern", world, trust, tmp_path, records_at(tmp_path / "log.db")) as route:
         bad, good = world.token(exp=7), world.token(sub="agent-7")

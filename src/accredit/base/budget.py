@@ -20,12 +20,16 @@ class Budget:
         self._clock = clock
         self._filled_at = clock()
 
-    def take(self) -> bool:
-        """Take one use, and return whether there was one."""
+    def has_room(self) -> bool:
+        """Return whether there is a use to take now."""
         now = self._clock()
         self._left = min(self._left + (now - self._filled_at) * self._per_second, self._burst)
         self._filled_at = now
-        if self._left < 1:
+        return self._left >= 1
+
+    def take(self) -> bool:
+        """Take one use, and return whether there was one."""
+        if not self.has_room():
             return False
         self._left -= 1
         return True

@@ -9,6 +9,7 @@ Where proofs are only observed, [decision] refuses nothing but for quotas that c
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from time import perf_counter
 
 from accredit.attest import RecordedParams
@@ -186,21 +187,12 @@ class CallGate:
 
     async def _record_stranger(self, about: About, call: Call, error: AccreditError) -> None:
         """Record a request that is refused for its token, as far as strangers may fill the log."""
-        strangers = self._strangers
         if self._recorder is None:
             return
-        if not strangers.has_room():
-            strangers.left_out += 1
-            self.counters.unrecorded(logged=strangers.left_out == 1)
+        if not self._strangers.take():
+            self._strangers.leave_out(self.counters)
             return
-        strangers.take()
-        left_out, strangers.left_out = strangers.left_out, 0
-        reason = f"{left_out} refused requests before this one left no record" if left_out else None
-        try:
-            await self._recorder.begin_about(about, Call(), error, reason=reason)
-        except ProofRefused:
-            strangers.left_out += left_out + 1
-            self.counters.unrecorded(logged=False)
+        await self._strangers.record(self.counters, partial(self._recorder.begin_about, about, Call(), error))
 
     def _measure(self, method: str, target: str | None, error: BaseException | None, began: float) -> None:
         """Note how long it took to admit a request. `target` is None for what nobody has named."""

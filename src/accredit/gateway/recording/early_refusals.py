@@ -16,9 +16,12 @@ disallowed `Host` or `Origin`.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from time import monotonic
 from typing import Protocol
 
+from accredit.base.budget import Budget
 from accredit.errors import AccreditError, ClientGone, KeysUnavailable, ProofRefused, RequestError, TokenError
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.call import Call
@@ -60,25 +63,28 @@ class UnreadRequest(Protocol):
         ...
 
 
-class AnonymousRecordBudget:
+class AnonymousRecordBudget(Budget):
     """How many records anonymous callers may cause in a process ([anonymous-budget]). All servers share one budget."""
 
-    def __init__(self) -> None:
-        self.left_out = 0
-        """How many calls were left out since the last record of an anonymous caller."""
-        self._room = float(STRANGER_RECORDS)
-        self._filled = monotonic()
+    __slots__ = ("_left_out",)
 
-    def has_room(self) -> bool:
-        """Return whether one more record is allowed now."""
-        now = monotonic()
-        more = (now - self._filled) * STRANGER_RECORDS_PER_SECOND
-        self._room, self._filled = min(self._room + more, STRANGER_RECORDS), now
-        return self._room >= 1
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__(STRANGER_RECORDS, STRANGER_RECORDS_PER_SECOND, clock)
+        self._left_out = 0
 
-    def take(self) -> None:
-        """Count one more record as written."""
-        self._room -= 1
+    def leave_out(self, counters: Counters) -> None:
+        """Count a call that leaves no record."""
+        self._left_out += 1
+        counters.unrecorded(logged=self._left_out == 1)
+
+    async def record(self, counters: Counters, begin: Callable[..., Awaitable[object]]) -> None:
+        """Record a call by `begin`. Its argument `reason` says how many calls before this one were left out."""
+        left_out, self._left_out = self._left_out, 0
+        try:
+            await begin(reason=f"{left_out} refused requests before this one left no record" if left_out else None)
+        except (ProofRefused, RequestError):
+            self._left_out += left_out
+            self.leave_out(counters)
 
 
 class EarlyRefusals:
@@ -117,24 +123,16 @@ class EarlyRefusals:
         if self._recorder is None:
             return
         token = call.token
-        if token is None and (len(request.text) > MAX_STRANGER_MESSAGE_BYTES or not self._strangers.has_room()):
-            self._leave_out()
+        if token is None and (len(request.text) > MAX_STRANGER_MESSAGE_BYTES or not self._strangers.take()):
+            self._strangers.leave_out(self._counters)
             return
-        if token is None:
-            self._strangers.take()
         kept = self._bearer.without(request, call.brought) if self._bearer is not None else request
         if not isinstance(kept, Request):
             return
-        strangers = self._strangers
-        left_out, strangers.left_out = strangers.left_out, 0
-        reason = f"{left_out} refused requests before this one left no record" if left_out else None
-        try:
-            # The session is left out: nobody has checked whose it is.
-            source = Call(revision=call.revision, token=token)
-            await self._recorder.begin(kept, source, error, reason=reason, omit_arguments=token is None)
-        except (ProofRefused, RequestError):
-            strangers.left_out += left_out
-            self._leave_out()
+        # The session is left out: nobody has checked whose it is.
+        source = Call(revision=call.revision, token=token)
+        begin = partial(self._recorder.begin, kept, source, error, omit_arguments=token is None)
+        await self._strangers.record(self._counters, begin)
 
     async def _unread(self, unread: UnreadRequest, call: Call) -> Frame | Batch | None:
         """Read the body for the record, within the bounds of [cases] and [anonymous-budget]. Return None if it does not
@@ -142,13 +140,13 @@ class EarlyRefusals:
         if b"expect" in unread.head.headers:
             return None
         if call.token is None and not self._strangers.has_room():
-            self._leave_out()
+            self._strangers.leave_out(self._counters)
             return None
         try:
             async with asyncio.timeout(STRANGER_BODY_SECONDS):
                 text = await unread.body(MAX_STRANGER_MESSAGE_BYTES)
         except (TimeoutError, RequestError):
-            self._leave_out()
+            self._strangers.leave_out(self._counters)
             return None
         except ClientGone:
             return None
@@ -156,7 +154,3 @@ class EarlyRefusals:
             return decode_request(text, batch_allowed=call.revision == BATCH_REVISION)
         except RequestError:
             return None
-
-    def _leave_out(self) -> None:
-        self._strangers.left_out += 1
-        self._counters.unrecorded(logged=self._strangers.left_out == 1)
