@@ -57,7 +57,7 @@ def decision_payload(decided: CallDecision, place: Place, now_ms: int) -> bytes:
         gateway=decided.gateway,
         phase="decision",
         call=call,
-        times=_times(decided.received_ms, now_ms),
+        times=Times(received=timestamp(decided.received_ms), recorded=timestamp(now_ms)),
         log=place,
         decision=replace(decision, reason=reason, enforced=decision.enforced is not False),
         authority=decided.authority,
@@ -76,7 +76,7 @@ def outcome_payload(decided: CallDecision, outcome: Outcome, place: Place, now_m
         gateway=decided.gateway,
         phase="outcome",
         call=decided.call,
-        times=_times(decided.received_ms, now_ms),
+        times=Times(received=timestamp(decided.received_ms), recorded=timestamp(now_ms)),
         log=place,
         outcome=outcome,
         policy=PolicyDigest(digest=decided.policy_digest),
@@ -117,7 +117,3 @@ def checkpoint_payload(writer: str, count: int, head: str, now_ms: int) -> bytes
 def pruning_payload(pruning: Pruning, head: str) -> bytes:
     """Return a note of pruning. `head` is the SHA-256 of the last record that it covers."""
     return encode_statement(Statement(pruning, head))
-
-
-def _times(received_ms: int, now_ms: int) -> Times:
-    return Times(received=timestamp(received_ms), recorded=timestamp(now_ms))

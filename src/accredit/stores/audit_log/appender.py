@@ -4,7 +4,7 @@ Nothing reaches the tables until the caller writes what `ChainAppender.change` r
 transaction are written together.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 from accredit.attest import LogSigner, Place, checkpoint_payload, sha256_hex
 from accredit.stores.audit_log.author import ProvenEnd
@@ -43,30 +43,13 @@ class ChainAppender:
             self._entries.append(NewEntry(CHECKPOINT, self._records, self._signer.summary(payload)))
             self._checkpointed = self._records
 
-    def change(
-        self,
-        turn: int | None = None,
-        *,
-        opened: Mapping[str, int] | None = None,
-        resumes: Mapping[str, bytes] | None = None,
-        closed: Sequence[str] = (),
-        closed_of: str = "",
-        certificates: Mapping[str, bytes] | None = None,
-    ) -> ChainChange:
-        """Return the change to write. `turn` is the number of the queue's turn that was appended, if it was one."""
+    def change(self, turn: int | None = None) -> ChainChange:
+        """Return the change to write, with no calls opened or closed. `turn` is the number of the queue's turn that was
+        appended, if it was one."""
         after = self._before._replace(
             records=self._records,
             head=self._head,
             checkpointed=self._checkpointed,
             turn=self._before.turn if turn is None else turn,
         )
-        return ChainChange(
-            self._before,
-            after,
-            self._entries,
-            opened or {},
-            resumes or {},
-            closed,
-            closed_of or self._name,
-            certificates or {},
-        )
+        return ChainChange(self._before, after, self._entries, closed_of=self._name)

@@ -252,7 +252,7 @@ class CloseCalls(_OfWriter, frozen=True):
                 self._close(tail, *decided)
                 closed.append(call)
         if closed:
-            await self._write(tables, author, tail.change(closed=closed, closed_of=self.dead))
+            await self._write(tables, author, tail.change()._replace(closed=closed, closed_of=self.dead))
         last = found[-1].call if len(found) == CLOSED_AT_ONCE else None
         return Closed(last or None, len(faults), faults[0] if faults else "")
 
@@ -352,8 +352,8 @@ class _Turn:
             if outcome is None and decided.authority is not None and decided.certificates is not None
         }
         resumes = {call: self._resumes[call] for call in self._opened if call in self._resumes}
-        return self._tail.change(
-            number, opened=self._opened, resumes=resumes, closed=self._closed, certificates=certificates
+        return self._tail.change(number)._replace(
+            opened=self._opened, resumes=resumes, closed=self._closed, certificates=certificates
         )
 
 

@@ -267,17 +267,18 @@ Grow = Callable[[int], Coroutine[Any, Any, None]]
 
 
 class Answer:
-    """An answer whose `head` has arrived. Read it to its end, or `close` it."""
+    """An answer whose `head` has arrived. Read it to its end, or `close` it. `replica` is the name of the replica that
+    answers, "" for a single one. `on_close`, if set, is called by `close`."""
 
-    __slots__ = ("_connection", "_response", "head", "status")
-    replica = ""
-    """The name of the replica that answers; "" for a single one."""
+    __slots__ = ("_connection", "_response", "head", "on_close", "replica", "status")
 
     def __init__(self, connection: Connection, response: Response, head: AnswerHead) -> None:
         self._connection = connection
         self._response = response
         self.head = head
         self.status = head.status
+        self.replica = ""
+        self.on_close: Callable[[], None] | None = None
 
     @property
     def headers(self) -> RawHeaders:
@@ -348,6 +349,8 @@ class Answer:
             self._connection.abort()
         if response.pieces:
             response.take()
+        if self.on_close is not None:
+            self.on_close()
 
     async def _gather(self, limit: int, deadline: float, grow: Grow | None) -> bytes:
         response = self._response

@@ -149,22 +149,6 @@ class Balance:
         replica.left_out_until = now + BREAKER_SECONDS * (1 + jitter)
 
 
-class ReplicaAnswer(Answer):
-    """An answer that knows which replica it is from, and reports its own end to the balance."""
-
-    __slots__ = ("_turn", "replica")
-
-    def __init__(self, answer: Answer, turn: ReplicaAttempt) -> None:
-        super().__init__(answer._connection, answer._response, answer.head)
-        self._turn = turn
-        self.replica = turn.replica.name
-
-    def close(self) -> None:
-        """Close the answer, and so end the request at its replica."""
-        super().close()
-        self._turn.end()
-
-
 def client_of(upstream: HttpUpstream, timeout: float, parts: EqualShares = ALONE) -> UpstreamClient:
     """Return the client for a server; `timeout` is in seconds. Raises `ConfigurationError`."""
     share = Share(parts)
@@ -297,4 +281,5 @@ class ReplicatedClient(UpstreamClient):
             turn.end()
             raise
         turn.answered(loop.time())
-        return ReplicaAnswer(answer, turn)
+        answer.replica, answer.on_close = turn.replica.name, turn.end
+        return answer

@@ -115,10 +115,9 @@ class Conversation(ABC, Generic[_C]):
     async def _notify(self, notified: Notified[_C]) -> None:
         """Deliver a notification. Wait for a slow client if necessary."""
 
-    @abstractmethod
     async def _deliver(self, message: Request | UnexpectedAnswer) -> None:
         """Deliver what belongs to no call: a request of the child, or an invalid answer that is only observed. Wait for
-        a slow client if necessary."""
+        a slow client if necessary. Where several clients share the child, it is dropped."""
 
     def _lost(self) -> None:
         """Hook that runs when the child is gone, after open calls were answered."""

@@ -37,7 +37,7 @@ from accredit.gateway.upstream.large_answers import SERVER, AnswerReservation, L
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.conversation import Conversation, StreamCall
-from accredit.gateway.upstream.stdio.pending_calls import Answered, Notified, UnexpectedAnswer
+from accredit.gateway.upstream.stdio.pending_calls import Answered, Notified
 from accredit.gateway.upstream.stdio.stream import Stream, answer
 from accredit.jsonrpc.encode import (
     HEADER_MISMATCH,
@@ -157,9 +157,6 @@ class SharedChild(Conversation[_SharedCall]):
         self.proved = self.proved or frame is not None
         status = _STATUS.get(frame.code, 200) if isinstance(frame, Failure) else 200
         await self._answered(call, call.stream, answered, restored, status=status)
-
-    async def _deliver(self, message: Request | UnexpectedAnswer) -> None:
-        """Drop it ([other])."""
 
     async def _notify(self, notified: Notified[_SharedCall]) -> None:
         """Route a notification ([request] to [other])."""
