@@ -14,7 +14,7 @@ from tests.world.records import NOW_MS, decided, gateway
 from tests.world.running import run
 
 from accredit.stores.audit_log import queue
-from accredit.stores.audit_log.appender import CHECKPOINT_RECORDS
+from accredit.stores.audit_log.author import CHECKPOINT_RECORDS
 from accredit.stores.audit_log.queue import encode_for_turn
 from accredit.stores.audit_log.requests import AppendEvents, Begin, Event
 

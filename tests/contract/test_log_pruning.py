@@ -36,7 +36,7 @@ LONG_AGO = datetime.date(2026, 1, 1)
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two writers with old and with new records: 5 calls each, 3 of which are old, one of them large; and checkpoints
     among them."""
-    monkeypatch.setattr("accredit.stores.audit_log.appender.CHECKPOINT_RECORDS", 4)
+    monkeypatch.setattr("accredit.stores.audit_log.author.CHECKPOINT_RECORDS", 4)
     path = tmp_path / "accredit.db"
     now = [OLD]
 

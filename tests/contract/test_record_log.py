@@ -29,7 +29,7 @@ from accredit.attest import (
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log import places
 from accredit.stores.audit_log import queue as log
-from accredit.stores.audit_log.appender import CHECKPOINT_RECORDS
+from accredit.stores.audit_log.author import CHECKPOINT_RECORDS
 from accredit.stores.audit_log.places import acquire
 from accredit.stores.audit_log.reader import LogFile
 
@@ -40,7 +40,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.usefixtures("each_executor"),
     pytest.mark.holds("stores/audit_log/queue"),
-    pytest.mark.holds("stores/audit_log/appender"),
+    pytest.mark.holds("stores/audit_log/author"),
     pytest.mark.holds("stores/audit_log/tables"),
     pytest.mark.holds("stores/audit_log/file_tables"),
     pytest.mark.holds("stores/audit_log/writer"),

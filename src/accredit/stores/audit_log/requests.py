@@ -25,8 +25,7 @@ from accredit.attest import (
 from accredit.attest.statements import has_outcome
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.limits import RECORDS_OF_A_CALL
-from accredit.stores.audit_log.appender import ChainAppender
-from accredit.stores.audit_log.author import Author, ProvenEnd, check_end, read_phases
+from accredit.stores.audit_log.author import Author, ChainAppender, ProvenEnd, check_end, read_phases
 from accredit.stores.audit_log.places import LogPlace
 from accredit.stores.audit_log.tables import ChainChange, ChainEnded, ChainTaken, LogTables, OpenCall, OpenWriters
 

@@ -1,6 +1,6 @@
 """The interface of the log's tables, in a file or a database. No I/O of its own.
 
-The rules (`requests`, `appender`) are coroutines over `LogTables`. Over a file (`file_tables`) they never wait, and
+The rules (`requests`) are coroutines over `LogTables`. Over a file (`file_tables`) they never wait, and
 `at_once` runs them to their end. Over a database (`stores.postgres.log_tables`) they wait for its answers. The writer
 verifies the tables' contents (`author`).
 

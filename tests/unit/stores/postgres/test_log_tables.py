@@ -12,7 +12,7 @@ from tests.world.records import NOW_MS, OK, POLICY, decided, gateway
 
 from accredit.attest import CallDecision, Head
 from accredit.errors import StoreUnavailable
-from accredit.stores.audit_log.appender import CHECKPOINT_RECORDS
+from accredit.stores.audit_log.author import CHECKPOINT_RECORDS
 from accredit.stores.audit_log.queue import encode_for_turn
 from accredit.stores.audit_log.requests import (
     NOT_OPEN,
