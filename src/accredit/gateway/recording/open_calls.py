@@ -210,10 +210,6 @@ class OpenCalls:
         """Return the call with this id, or None. The call stays here."""
         return self._calls.get(id)
 
-    def start(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run a coroutine in a task that the settler keeps. There must be at least one call here."""
-        next(iter(self._calls.values())).start(work)
-
     def take_all(self) -> list[OpenCall]:
         """Remove and return all calls. The caller must settle them."""
         taken = list(self._calls.values())

@@ -34,6 +34,7 @@ from accredit.gateway.headers import JSON, SESSION_HEADER, RawHeaders
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.replies import refusal
+from accredit.gateway.room import EqualShares
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns, next_turn, turn
 from accredit.gateway.upstream.http.client import REDIRECTS, Answer, Grow, words_for
@@ -66,14 +67,17 @@ class AnswerRelay:
         settings: GatewaySettings,
         sender: Sender,
         counters: Counters,
+        parts: EqualShares,
         *,
         own_credentials: bool,
-        large: LargeAnswers,
-        unasked: UnaskedBodies,
-        standing: LongLivedStreams | None = None,
+        before: "AnswerRelay | None",
     ) -> None:
-        self.large = large
-        self.unasked = unasked
+        """What `before`, the previous relay of the server's answers, holds and reads is kept."""
+        if before is not None:
+            self.large, self.unasked, self.standing = before.large, before.unasked, before.standing
+        else:
+            self.large, self.unasked = LargeAnswers(settings, parts), UnaskedBodies(counters, parts)
+            self.standing = LongLivedStreams()
         self._settings = settings
         self._max_bytes = settings.max_response_bytes
         self._max_error_bytes = min(settings.max_response_bytes, MAX_SPLIT_BYTES)
@@ -82,7 +86,11 @@ class AnswerRelay:
         self._forwarding = sender.forwarding
         self._counters = counters
         self._own_credentials = own_credentials
-        self.standing = standing or LongLivedStreams()
+
+    def begin(self) -> None:
+        """Apply these settings' bounds from now on."""
+        self.large.fit(self._settings)
+        self.standing.go_by(self._settings)
 
     def forward(
         self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]

@@ -30,8 +30,6 @@ from accredit.gateway.upstream.http.parsing import WITH_RESULT
 from accredit.gateway.upstream.http.replicas import route_of
 from accredit.gateway.upstream.http.sending import AccessTokensFor, Sender
 from accredit.gateway.upstream.http.sse_relay import frame_in
-from accredit.gateway.upstream.http.unasked import UnaskedBodies
-from accredit.gateway.upstream.large_answers import LargeAnswers
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
 from accredit.jsonrpc.frames import Failure, Frame, Request
@@ -62,17 +60,11 @@ class HttpRelay:
         self._settings = settings
         self._counters = counters
         self._looked_after = upstream.looked_after
-        self.sender = Sender(
-            settings, upstream, tokens_for, parts, before=before.sender if before is not None else None
-        )
+        self.sender = Sender(settings, upstream, tokens_for, parts, before=before and before.sender)
+        own_credentials = upstream.looked_after or (bool(settings.server) and settings.tokens is not None)
+        known = before and before.answers
         self.answers = AnswerRelay(
-            settings,
-            self.sender,
-            counters,
-            own_credentials=upstream.looked_after or (bool(settings.server) and settings.tokens is not None),
-            large=before.answers.large if before is not None else LargeAnswers(settings, parts),
-            unasked=before.answers.unasked if before is not None else UnaskedBodies(counters, parts),
-            standing=before.answers.standing if before is not None else None,
+            settings, self.sender, counters, parts, own_credentials=own_credentials, before=known
         )
         self._tools = tools
         self._cut_off = before._cut_off if before is not None else ResumableCalls()
@@ -80,8 +72,7 @@ class HttpRelay:
     def begin(self) -> None:
         """Apply these settings' bounds from now on."""
         self.sender.begin()
-        self.answers.large.fit(self._settings)
-        self.answers.standing.go_by(self._settings)
+        self.answers.begin()
 
     async def post(self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]) -> None:
         """Forward a message, and judge its answer."""

@@ -154,9 +154,9 @@ class DedicatedChild(Conversation[_LineCall | StreamCall]):
             return
         for call in hosts:
             self._learn(call, answered.frame)
-        open_calls = OpenCalls(call.record for call in hosts if call.record is not None)
-        if open_calls:
-            open_calls.start(self._answer_recorded(answered, open_calls))
+        records = [call.record for call in hosts if call.record is not None]
+        if records:
+            records[0].start(self._answer_recorded(answered, OpenCalls(records)))
         else:
             self._tell(answered.text)
 
