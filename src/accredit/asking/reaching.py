@@ -1,10 +1,10 @@
-"""Options for reaching a server: headers, token and timeout.
+"""What a command line says of a server: its URL or command, and options for reaching it (headers, token and timeout).
 
 `--header`, `--token-env` and `--timeout` mean the same for every command. Credentials come only from the environment:
 command lines are visible to every user of the machine, and kept in histories. No error here quotes a value.
 """
 
-# ruff: noqa: PLC0415 - the table of headers is loaded only if a header is given: a host waits for `connect`
+# ruff: noqa: PLC0415 - headers' table and configuration are loaded only if needed: a host waits for `connect`
 
 import math
 import os
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from accredit.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from accredit.config import Values
     from accredit.gateway import HttpUpstream, StdioUpstream
 
 MAX_TIMEOUT_SECONDS = 86_400.0
@@ -87,6 +88,39 @@ def add_headers(upstream: "HttpUpstream | StdioUpstream", reach: Reach) -> "Http
     kept = {name: value for name, value in upstream.headers.items() if name.lower() not in added}
     auth = None if "authorization" in added else upstream.auth
     return replace(upstream, headers={**kept, **reach.all_headers}, auth=auth)
+
+
+def values_of(
+    url: str | None,
+    command: list[str] | None,
+    host: str | None = None,
+    port: int | None = None,
+    timeout: float | None = None,
+) -> "Values":
+    """Return the values that the command line sets, by key. Raises `ConfigurationError`."""
+    from accredit.config import Origin
+
+    if url is not None and command is not None:
+        raise ConfigurationError(
+            "a URL and a command are given", "keep the one that names your server; options go before --"
+        )
+    given = {
+        ("upstream", "url"): ("URL", url),
+        ("upstream", "command"): ("-- COMMAND", command),
+        ("gateway", "host"): ("--host", host),
+        ("gateway", "port"): ("--port", port),
+        ("gateway", "upstream_timeout_seconds"): ("--timeout", timeout),
+    }
+    return {key: (Origin("command line", option), value) for key, (option, value) in given.items() if value is not None}
+
+
+def upstream_of(url: str | None, command: list[str] | None, reach: Reach) -> "HttpUpstream | StdioUpstream":
+    """Return the server that a URL or a command names, with the options' headers. Raises `ConfigurationError`."""
+    from accredit.config import build_upstream, load_command_line
+
+    if url is None and not command:
+        raise ConfigurationError("there is no server to ask", "give its URL, or its command after --")
+    return add_headers(build_upstream(load_command_line(values_of(url, command)), os.environ), reach)
 
 
 def endpoint_of(url: str, server: str | None) -> str:

@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 import click
 
 from accredit.app import assemble
-from accredit.asking.command_line import values_of
+from accredit.asking.reaching import values_of
 from accredit.base.terminal import two_lines
 from accredit.config import (
     Loaded,

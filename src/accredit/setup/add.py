@@ -20,10 +20,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from accredit.asking.command_line import upstream_of
 from accredit.asking.listing import ServerListing
 from accredit.asking.probe import without_query
-from accredit.asking.reaching import Reach
+from accredit.asking.reaching import Reach, upstream_of
 from accredit.asking.server import ask_upstream
 from accredit.base.standard import is_for_programs
 from accredit.base.text import some_of

@@ -19,9 +19,8 @@ from typing import Literal, NamedTuple
 import click
 from mcp.types import Tool
 
-from accredit.asking.command_line import upstream_of
 from accredit.asking.listing import ServerListing
-from accredit.asking.reaching import Reach
+from accredit.asking.reaching import Reach, upstream_of
 from accredit.asking.server import ask_each, ask_object, ask_upstream
 from accredit.base.standard import STDIN
 from accredit.base.terminal import two_lines

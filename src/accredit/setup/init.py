@@ -21,10 +21,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from accredit.asking.command_line import upstream_of
 from accredit.asking.listing import ServerListing
 from accredit.asking.probe import without_query
-from accredit.asking.reaching import Reach
+from accredit.asking.reaching import Reach, upstream_of
 from accredit.asking.server import ask_upstream
 from accredit.base.files import SHARED_FOLDER, make_folder
 from accredit.config.attest import GATEWAY_KEY_FILE

@@ -29,8 +29,7 @@ from typing import NamedTuple
 
 from accredit.app import Start, open_listener, read_configuration
 from accredit.app.pid_file import PidFileContent, serving
-from accredit.asking.command_line import upstream_of
-from accredit.asking.reaching import Reach
+from accredit.asking.reaching import Reach, upstream_of
 from accredit.base.clock import unix_seconds
 from accredit.base.peers import socket_peer
 from accredit.base.standard import words_before_result

@@ -41,7 +41,7 @@ from accredit.app import (
     serve,
     warn_of_observing,
 )
-from accredit.asking.command_line import values_of
+from accredit.asking.reaching import values_of
 from accredit.base.log_events import LogFormat, LogLevel, configure_logs, log_event, notice
 from accredit.base.text import several
 from accredit.config import Loaded, build_settings, build_watching, load
