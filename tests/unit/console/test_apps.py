@@ -76,6 +76,25 @@ async def test_a_person_who_types_the_code_sees_the_app__and_gets_the_digits(tmp
     assert [each["event"] for each in read_journal(tmp_path / "state")] == ["allowed"]
 
 
+class NotingKeys(KeyHolder):
+    """Notes which signatures take the passphrase each time."""
+
+    async def signer(self, text: str, *, each: bool) -> HybridSigner:
+        self.each = each
+        return await super().signer(text, each=each)
+
+
+@pytest.mark.holds("console/apps", "nonce")
+async def test_a_yes_for_days_takes_the_passphrase__also_while_the_key_is_unlocked(tmp_path: Path) -> None:
+    page = Page(tmp_path)
+    page.desk.keys = keys = NotingKeys(WORLD.owner, unlock_seconds=900)
+    await page.held()
+    found = await page.find()
+    assert not keys.each
+    await page.decide(found)
+    assert keys.each
+
+
 class Inventing(GatewayElsewhere):
     """A gateway that has an app of its own for each code that it is asked for: 30 bits are found in seconds."""
 
