@@ -342,7 +342,7 @@ class Routes:
         else:
             raise refuse(path)
 
-    def _authenticator(self) -> HttpAuthenticator | None:
+    def _authenticator(self) -> HttpAuthenticator:
         """Return the authenticator for paths that belong to no single server. It accepts tokens that are for all
         servers."""
         settings, tokens = self.settings, self.settings.tokens
@@ -350,7 +350,7 @@ class Routes:
             issuers = tuple(structs.replace(each, server_audience="") for each in tokens.issuers)
             settings = replace(settings, tokens=replace(tokens, issuers=issuers))
         bearer = bearer_for(settings, self.shared.key_sets, ToolDirectory())
-        return HttpAuthenticator(bearer, sessions_of(settings, live_here=False)) if bearer is not None else None
+        return HttpAuthenticator(bearer, sessions_of(settings, live_here=False))
 
     def _front_door(self, before: "FrontDoor | None") -> "FrontDoor | None":
         """Return where OAuth clients log in, or None if that is not here."""
