@@ -161,7 +161,7 @@ class Gateway:
                 self._leaving[server] = asyncio.get_running_loop().call_later(grace_seconds, self._end, server)
         for name, api in before.apis.items():
             if not api.goes_on_in(routes.apis.get(name)):
-                asyncio.get_running_loop().call_later(grace_seconds, self._close, api)
+                asyncio.get_running_loop().call_later(grace_seconds, self._close, api.aclose)
         while len(self._leaving) > MAX_LEAVING_SERVERS:
             self._end(next(iter(self._leaving)))
 
@@ -188,12 +188,10 @@ class Gateway:
         self._leaving.pop(server).cancel()
         # Its successor of the same name waits for the records of both, at the end.
         replaced = any(each.name == server.name for each in self.routes.servers)
-        task = asyncio.get_running_loop().create_task(server.backend.aclose() if replaced else server.aclose())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._close(server.backend.aclose if replaced else server.aclose)
 
-    def _close(self, api: "ApiServer") -> None:
-        task = asyncio.get_running_loop().create_task(api.aclose())
+    def _close(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        task = asyncio.get_running_loop().create_task(close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 

@@ -202,8 +202,7 @@ class Endpoint(Intake[Exchange]):
         if not self._authenticator.takes_tokens:  # else the named session is checked, and its name dropped after that
             head = exchange.head = head.in_era
         if head.method != "POST":
-            check_once(head.headers, SESSION_HEADER, VERSION_HEADER, LAST_EVENT_HEADER)
-            exchange.head = head.without(unmirrored_headers(None, Era.LEGACY, head.headers))
+            check_headers(exchange)
         if len(head.headers.get(SESSION_HEADER, b"")) > self._sessions.max_bytes:
             detail = f"Invalid Request: Mcp-Session-Id has more than {self._sessions.max_bytes} bytes"
             raise RequestError(INVALID_REQUEST, detail)
@@ -338,6 +337,13 @@ async def _refuse(exchange: Exchange, error: AccreditError, counters: Counters |
         reply = refusal(error, exchange.metadata_url)
         id = exchange.request_id if isinstance(error, TokenError) else None
         await exchange.reply(reply.status, reply.frame(id), [JSON, *reply.headers])
+
+
+def check_headers(exchange: Exchange) -> None:
+    """Refuse a request that repeats a header by which it is routed, and drop routing headers that no message in its
+    body mirrors. Raises `RequestError` (400)."""
+    check_once(exchange.head.headers, SESSION_HEADER, VERSION_HEADER, LAST_EVENT_HEADER)
+    exchange.head = exchange.head.without(unmirrored_headers(None, Era.LEGACY, exchange.head.headers))
 
 
 def is_of_listed(exchange: Exchange, settings: GatewaySettings) -> bool:
