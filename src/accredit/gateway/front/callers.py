@@ -264,13 +264,9 @@ class HttpAuthenticator:
     ) -> None:
         self._bearer = bearer
         self.sessions = sessions
+        self.takes_tokens = bearer is not None
         self.challenge = challenge
         self._policy = policy
-
-    @property
-    def takes_tokens(self) -> bool:
-        """Whether tokens are on."""
-        return self._bearer is not None
 
     async def of_header(self, exchange: Exchange, *, sessions: bool = False) -> VerifiedToken | None:
         """Return the token in the header. Raises `TokenError` and `KeysUnavailable`.

@@ -39,7 +39,7 @@ from accredit.gateway.admission.pinned_tools import UpstreamAccess
 from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import Forwarding
-from accredit.gateway.front.callers import HttpAuthenticator
+from accredit.gateway.front.callers import NOBODY, HttpAuthenticator
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import (
     JSON,
@@ -188,6 +188,7 @@ class Endpoint(Intake[Exchange]):
         super().__init__(settings, gate, meter)
         self._sessions = authenticator.sessions
         self._authenticator = authenticator
+        self._takes_tokens = authenticator.takes_tokens
         self._backend = backend
         self._forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers)
         self._lets_guests_in = settings.oauth is not None
@@ -199,7 +200,7 @@ class Endpoint(Intake[Exchange]):
         head = exchange.head
         if head.method not in _METHODS:
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
-        if not self._authenticator.takes_tokens:  # else the named session is checked, and its name dropped after that
+        if not self._takes_tokens:  # else the named session is checked, and its name dropped after that
             head = exchange.head = head.in_era
         if head.method != "POST":
             check_headers(exchange)
@@ -237,7 +238,8 @@ class Endpoint(Intake[Exchange]):
         """Read, decode and authenticate the message ([method] to [token])."""
         head, authenticator = client.head, self._authenticator
         client.calls = call.open_calls
-        call.token = await authenticator.of_header(client, sessions=True)  # 2
+        if self._takes_tokens:
+            call.token = await authenticator.of_header(client, sessions=True)  # 2
         routing = head.check_post()  # 3
         text = await client.body(self._settings.max_request_bytes)  # 4
         call.revision = self._revision(client)
@@ -254,7 +256,10 @@ class Endpoint(Intake[Exchange]):
         if self._lets_guests_in and era is Era.LEGACY and isinstance(message, Request):
             client.shows_pages = message.method == "initialize" and shows_pages(message)
             call.reply = client if takes_events(head.headers.get(b"accept")) else None
-        await authenticator.of_message(client, call, message, partial(self._backend.ask, client, era))  # 6
+        if self._takes_tokens:
+            await authenticator.of_message(client, call, message, partial(self._backend.ask, client, era))  # 6
+        else:
+            self._sessions.enter(client, client.head, NOBODY)
 
     def _traceparent(self, client: Exchange) -> bytes | None:
         return client.head.headers.get(b"traceparent")
