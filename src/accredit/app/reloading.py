@@ -16,9 +16,7 @@ import logging
 import os
 import signal
 import socket
-import ssl
 import threading
-from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -27,7 +25,7 @@ from msgspec import Struct
 from accredit.app.assemble import Ports, refresh
 from accredit.app.configured import Configured, Start, check_change, next_ports, read_configuration, warn_of_observing
 from accredit.app.pid_file import PidFile
-from accredit.app.server import Ending
+from accredit.app.server import TakeSettings
 from accredit.app.watching import Watching
 from accredit.base.log_events import log_event
 from accredit.base.text import one_line
@@ -77,7 +75,7 @@ class ReloadTarget:
         self._gateway = gateway
         self._ports = ports
         self._next: _Next | None = None
-        self.take: Callable[[ssl.SSLContext | None, Ending], None] | None = None
+        self.take: TakeSettings | None = None
         """Called with the server's own settings: for TLS, and for the shutdown."""
         self.watching: Watching | None = None
         """This process's monitoring, if any."""
@@ -162,7 +160,7 @@ class SingleProcessReloads:
         self._told = False
         self._running: asyncio.Task[None] | None = None
 
-    def begin(self, take: Callable[[ssl.SSLContext | None, Ending], None]) -> None:
+    def begin(self, take: TakeSettings) -> None:
         """Listen for SIGHUP."""
         self._part.take = take
         if threading.current_thread() is threading.main_thread():
@@ -215,7 +213,7 @@ class Worker:
         self._number = 0
         self._preparing: asyncio.Task[None] | None = None
 
-    def begin(self, take: Callable[[ssl.SSLContext | None, Ending], None]) -> None:
+    def begin(self, take: TakeSettings) -> None:
         """Listen for the parent's orders. `take` is called with the new settings when they are to be used."""
         self._part.take = take
         self._orders.setblocking(False)

@@ -18,7 +18,7 @@ import os
 import signal
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -26,6 +26,7 @@ import uvicorn
 
 from accredit.app.handshakes import TlsListener
 from accredit.app.http11 import HttpConnection
+from accredit.gateway.app import Gateway
 from accredit.limits import GRACE_SECONDS, LISTEN_BACKLOG
 
 LARGE_BLOCK_BYTES = 131_072
@@ -38,22 +39,6 @@ first: they know when they will send again."""
 
 _M_MMAP_THRESHOLD = -3
 """The option of glibc's mallopt(3), from malloc.h."""
-
-
-class Application(Protocol):
-    """An ASGI application that can be told to finish."""
-
-    def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
-        """Serve one ASGI scope."""
-        ...
-
-    def drain(self) -> None:
-        """Report not ready from now on, but continue to serve."""
-        ...
-
-    def end_streams(self) -> None:
-        """End long-lived streams, and let calls finish."""
-        ...
 
 
 class BackgroundService(Protocol):
@@ -72,15 +57,6 @@ class BackgroundService(Protocol):
         ...
 
 
-class Reloads(Protocol):
-    """Rereads this process's configuration."""
-
-    def begin(self, take: "Callable[[ssl.SSLContext | None, Ending], None]") -> None:
-        """Begin to listen for reloads, in the event loop. `take` is called with the server's own settings after
-        each."""
-        ...
-
-
 class Ending(NamedTuple):
     """How many seconds each of the two phases of shutdown may take."""
 
@@ -88,25 +64,30 @@ class Ending(NamedTuple):
     grace: int
 
 
+TakeSettings = Callable[[ssl.SSLContext | None, Ending], None]
+"""Gives the server its own settings after a reload."""
+
+
 def serve(
-    app: Application,
+    app: Gateway,
     listener: socket.socket,
     *,
     tls: ssl.SSLContext | None = None,
     ending: Ending,
     lifeline: int | None = None,
     announce: Callable[[], None] | None = None,
-    reloads: Reloads | None = None,
+    reloads: Callable[[TakeSettings], None] | None = None,
     beside: BackgroundService | None = None,
 ) -> int:
     """Serve `app` until told to stop; return the process's exit code.
 
-    Once connections are accepted, `announce` is called, and `reloads` and `beside` begin. With a `lifeline`, this
-    process is a worker. The lifeline is a file descriptor; its end of file means that the parent has gone, or orders a
-    stop.
+    Once connections are accepted, `announce` is called, and `reloads`, which begins to listen for reloads; and `beside`
+    begins. With a `lifeline`, this process is a worker. The lifeline is a file descriptor; its end of file means that
+    the parent has gone, or orders a stop.
     """
     give_large_blocks_back()
-    server = _Server(server_config(app, ending.grace), app, tls, ending.drain, lifeline, announce, reloads, beside)
+    server = _Server(server_config(app, ending.grace), app, tls, ending.drain, lifeline, announce)
+    server.reloads, server.beside = reloads, beside
     gc.collect()
     gc.freeze()  # what was loaded stays: the garbage collector need not look through it again
     try:
@@ -154,23 +135,21 @@ class _Server(uvicorn.Server):
     def __init__(
         self,
         config: uvicorn.Config,
-        app: Application,
+        app: Gateway,
         tls: ssl.SSLContext | None,
         drain_seconds: int,
         lifeline: int | None,
         announce: Callable[[], None] | None,
-        reloads: Reloads | None,
-        beside: BackgroundService | None,
     ) -> None:
         super().__init__(config)
-        self._beside = beside
+        self.reloads: Callable[[TakeSettings], None] | None = None
+        self.beside: BackgroundService | None = None
         self._app = app
         self._tls = tls
         self._drain_seconds = drain_seconds
         self._told = self._draining = False
         self._lifeline = lifeline
         self._announce = announce
-        self._reloads = reloads
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets if self._tls is None else [])
@@ -178,10 +157,10 @@ class _Server(uvicorn.Server):
             self.servers.append(TlsListener(listener, self._tls, self._protocol))  # pyright: ignore[reportArgumentType]
         if self._lifeline is not None:
             asyncio.get_running_loop().add_reader(self._lifeline, self._let_go, self._lifeline)
-        if self._beside is not None:
-            await self._beside.start(lambda: len(self.server_state.connections))
-        if self._reloads is not None:
-            self._reloads.begin(self.take)
+        if self.beside is not None:
+            await self.beside.start(lambda: len(self.server_state.connections))
+        if self.reloads is not None:
+            self.reloads(self.take)
         if self._announce is not None:
             self._announce()
 
@@ -191,14 +170,14 @@ class _Server(uvicorn.Server):
             if isinstance(each, TlsListener) and tls is not None:
                 each.tls = tls
         self._drain_seconds, self.config.timeout_graceful_shutdown = ending
-        if self._beside is not None:
-            self._beside.take(tls)
+        if self.beside is not None:
+            self.beside.take(tls)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.end_streams()
         await super().shutdown(sockets)
-        if self._beside is not None:
-            await self._beside.stop()
+        if self.beside is not None:
+            await self.beside.stop()
 
     async def on_tick(self, counter: int) -> bool:
         """Check for shutdown, ten times a second."""

@@ -161,7 +161,7 @@ class Gateway:
                 self._leaving[server] = asyncio.get_running_loop().call_later(grace_seconds, self._end, server)
         for name, api in before.apis.items():
             if not api.goes_on_in(routes.apis.get(name)):
-                asyncio.get_running_loop().call_later(grace_seconds, self._close, api)
+                asyncio.get_running_loop().call_later(grace_seconds, self._close, api.aclose)
         while len(self._leaving) > MAX_LEAVING_SERVERS:
             self._end(next(iter(self._leaving)))
 
@@ -188,12 +188,10 @@ class Gateway:
         self._leaving.pop(server).cancel()
         # Its successor of the same name waits for the records of both, at the end.
         replaced = any(each.name == server.name for each in self.routes.servers)
-        task = asyncio.get_running_loop().create_task(server.backend.aclose() if replaced else server.aclose())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._close(server.backend.aclose if replaced else server.aclose)
 
-    def _close(self, api: "ApiServer") -> None:
-        task = asyncio.get_running_loop().create_task(api.aclose())
+    def _close(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        task = asyncio.get_running_loop().create_task(close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
@@ -342,7 +340,7 @@ class Routes:
         else:
             raise refuse(path)
 
-    def _authenticator(self) -> HttpAuthenticator | None:
+    def _authenticator(self) -> HttpAuthenticator:
         """Return the authenticator for paths that belong to no single server. It accepts tokens that are for all
         servers."""
         settings, tokens = self.settings, self.settings.tokens
@@ -350,7 +348,7 @@ class Routes:
             issuers = tuple(structs.replace(each, server_audience="") for each in tokens.issuers)
             settings = replace(settings, tokens=replace(tokens, issuers=issuers))
         bearer = bearer_for(settings, self.shared.key_sets, ToolDirectory())
-        return HttpAuthenticator(bearer, sessions_of(settings, live_here=False)) if bearer is not None else None
+        return HttpAuthenticator(bearer, sessions_of(settings, live_here=False))
 
     def _front_door(self, before: "FrontDoor | None") -> "FrontDoor | None":
         """Return where OAuth clients log in, or None if that is not here."""

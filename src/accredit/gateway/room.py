@@ -18,7 +18,7 @@ A place gives no rights: its holder is judged like every other caller.
 
 import asyncio
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Protocol
@@ -99,29 +99,6 @@ class Slot:
             raise self._room.full() from None
 
 
-class _Held:
-    """A place that is given back at the end of the context. With `yields` it may be evicted."""
-
-    __slots__ = ("_place", "_yields")
-
-    def __init__(self, place: Slot, *, yields: bool) -> None:
-        self._place = place
-        self._yields = yields
-
-    def __enter__(self) -> None:
-        if self._yields:
-            self._place.__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if self._yields:
-                self._place.__exit__(kind, error, trace)
-        finally:
-            self._place.leave()
-
-
 class Reservation(Protocol):
     """Holds room. Calling `leave` a second time does nothing."""
 
@@ -194,12 +171,15 @@ class Room:
             raise self.full()
         return place
 
-    def held(self, holder: Holder, *, yields: bool = False) -> "_Held":
-        """Return a place that is held until the context ends. With `yields` it may be evicted.
-
-        Raises `RequestError` (503).
-        """
-        return _Held(self.take(holder), yields=yields)
+    @contextmanager
+    def held(self, holder: Holder, *, yields: bool = False) -> Generator[None]:
+        """Hold a place until the context ends. With `yields` it may be evicted. Raises `RequestError` (503)."""
+        place = self.take(holder)
+        try:
+            with place if yields else nullcontext():
+                yield
+        finally:
+            place.leave()
 
     async def wait(self, holder: Holder, size: int, seconds: float) -> Slot:
         """Take a place, waiting at most `seconds` until others leave. Raises `RequestError` (503)."""

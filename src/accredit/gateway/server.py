@@ -23,7 +23,7 @@ from accredit.gateway.admission.identity import KEYS_PATH
 from accredit.gateway.admission.pinned_tools import PinnedTools
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
-from accredit.gateway.front.callers import HttpAuthenticator, sessions_of
+from accredit.gateway.front.callers import HttpAuthenticator, Sessions, sessions_of
 from accredit.gateway.front.endpoint import Endpoint
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
@@ -103,9 +103,9 @@ class Server:
         self._meter = _meter_of(settings, shared.telemetry) if shared.telemetry is not None else None
         self.resource = _resource_of(settings)
         self.metadata_url = self.resource.metadata_url if self.resource is not None else ""
-        known = before._sessions if before is not None else None
-        self._sessions = sessions = sessions_of(settings, live_here=settings.lives_here, before=known)
-        self.authenticator = self._authenticates(bearer)
+        known = before.authenticator.sessions if before is not None else None
+        sessions = sessions_of(settings, live_here=settings.lives_here, before=known)
+        self.authenticator = self._authenticates(bearer, sessions)
         gate = Gate(
             settings,
             counters,
@@ -127,16 +127,14 @@ class Server:
         self._stdio: StdioBackend | None = None
         self._merged_backend: MergedBackend | None = None
         self.backend = self._measured(self._reach(settings, before, shared.access_tokens))
-        self.endpoint = Endpoint(settings, gate, self.backend, sessions, self.authenticator, self._meter)
+        self.endpoint = Endpoint(settings, gate, self.backend, self.authenticator, self._meter)
 
-    def _authenticates(self, bearer: Bearer | None) -> HttpAuthenticator | None:
-        settings, resource = self.settings, self.resource
-        if bearer is None:
-            return None
-        if settings.oauth is None or settings.proofs is None or resource is None:
-            return HttpAuthenticator(bearer, self._sessions)
-        told = challenge(MissingToken(""), resource.metadata_url)
-        return HttpAuthenticator(bearer, self._sessions, told, settings.proofs.policy)
+    def _authenticates(self, bearer: Bearer | None, sessions: Sessions) -> HttpAuthenticator:
+        settings = self.settings
+        if bearer is None or settings.oauth is None or settings.proofs is None:
+            return HttpAuthenticator(bearer, sessions)
+        told = challenge(MissingToken(""), self.metadata_url)
+        return HttpAuthenticator(bearer, sessions, told, settings.proofs.policy)
 
     def _measured(self, backend: Backend) -> Backend:
         if self._meter is None or backend is self._merged_backend:
@@ -172,7 +170,6 @@ class Server:
             self._gate,
             self._http,
             counters,
-            self._sessions,
             self.authenticator,
             before=before._sse if before is not None else None,
             meter=self._meter,

@@ -118,7 +118,7 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
         reloads = SingleProcessReloads(start, part, Reports(pid_file))
         try:
             return serve(
-                app, listener, tls=now.tls, ending=now.ending, announce=announce, reloads=reloads, beside=watching
+                app, listener, tls=now.tls, ending=now.ending, announce=announce, reloads=reloads.begin, beside=watching
             )
         finally:
             if pid_file is not None:
@@ -139,7 +139,7 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
             ending=mine.ending,
             lifeline=lifeline,
             announce=announce if first else None,
-            reloads=Worker(part, orders.socket),
+            reloads=Worker(part, orders.socket).begin,
             beside=watching,
         )
 

@@ -253,12 +253,18 @@ _subject = lru_cache(1_024)(subject_of)
 
 
 class HttpAuthenticator:
-    """One per gateway where tokens are on. Where OAuth clients are let in, `challenge` is what [introduced] says in
-    `WWW-Authenticate`, and `policy` says who verifies proofs."""
+    """One per gateway. Without a `bearer` tokens are off, and all callers are one anonymous subject.
 
-    def __init__(self, bearer: Bearer, sessions: Sessions, challenge: str = "", policy: Policy | None = None) -> None:
+    Where OAuth clients are let in, `challenge` is what [introduced] says in `WWW-Authenticate`, and `policy` says who
+    verifies proofs.
+    """
+
+    def __init__(
+        self, bearer: Bearer | None, sessions: Sessions, challenge: str = "", policy: Policy | None = None
+    ) -> None:
         self._bearer = bearer
-        self._sessions = sessions
+        self.sessions = sessions
+        self.takes_tokens = bearer is not None
         self.challenge = challenge
         self._policy = policy
 
@@ -267,7 +273,7 @@ class HttpAuthenticator:
 
         `sessions` says that the request's session will be checked ([session-owner]).
         """
-        if not exchange.credentials and not self._bearer.in_header_only:
+        if self._bearer is None or not (exchange.credentials or self._bearer.in_header_only):
             return None
         session = exchange.head.session if sessions and not exchange.head.is_modern else ""
         token = await self._bearer.of_header(exchange.credentials, session)
@@ -278,6 +284,9 @@ class HttpAuthenticator:
     async def of_request(self, exchange: Exchange, *, sessions: bool = False) -> VerifiedToken | None:
         """Authenticate a request without a body, and return its token. Raises what `of_header` raises, and
         `RequestError`."""
+        if self._bearer is None:
+            self.sessions.enter(exchange, exchange.head, NOBODY)
+            return None
         token = await self.of_header(exchange, sessions=sessions)
         self._bearer.require(token)
         self._enter(exchange, token, exchange.head)
@@ -290,7 +299,10 @@ class HttpAuthenticator:
         not be shown to anybody.
         """
         named = exchange.head
-        self._sessions.look(exchange)
+        if self._bearer is None:
+            self.sessions.enter(exchange, named, NOBODY)
+            return
+        self.sessions.look(exchange)
         if named.is_modern:
             exchange.head = exchange.head.in_era
         each = call.each()
@@ -317,7 +329,7 @@ class HttpAuthenticator:
 
     def _enter(self, exchange: Exchange, token: VerifiedToken | None, named: RequestHead) -> None:
         """Check the owner of the named session ([session-owner])."""
-        self._sessions.enter(exchange, named, principal_of(token))
+        self.sessions.enter(exchange, named, principal_of(token))
         if named.is_modern:
             exchange.head = exchange.head.in_era
         _carry(exchange, token)

@@ -39,7 +39,7 @@ from accredit.gateway.admission.pinned_tools import UpstreamAccess
 from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import Forwarding
-from accredit.gateway.front.callers import NOBODY, HttpAuthenticator, Sessions
+from accredit.gateway.front.callers import NOBODY, HttpAuthenticator
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import (
     JSON,
@@ -182,13 +182,13 @@ class Endpoint(Intake[Exchange]):
         settings: GatewaySettings,
         gate: Gate,
         backend: Backend,
-        sessions: Sessions,
-        authenticator: HttpAuthenticator | None = None,
+        authenticator: HttpAuthenticator,
         meter: Meter | None = None,
     ) -> None:
         super().__init__(settings, gate, meter)
-        self._sessions = sessions
+        self._sessions = authenticator.sessions
         self._authenticator = authenticator
+        self._takes_tokens = authenticator.takes_tokens
         self._backend = backend
         self._forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers)
         self._lets_guests_in = settings.oauth is not None
@@ -200,11 +200,10 @@ class Endpoint(Intake[Exchange]):
         head = exchange.head
         if head.method not in _METHODS:
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
-        if self._authenticator is None:  # the authenticator first checks the named session, then drops the name itself
+        if not self._takes_tokens:  # else the named session is checked, and its name dropped after that
             head = exchange.head = head.in_era
         if head.method != "POST":
-            check_once(head.headers, SESSION_HEADER, VERSION_HEADER, LAST_EVENT_HEADER)
-            exchange.head = head.without(unmirrored_headers(None, Era.LEGACY, head.headers))
+            check_headers(exchange)
         if len(head.headers.get(SESSION_HEADER, b"")) > self._sessions.max_bytes:
             detail = f"Invalid Request: Mcp-Session-Id has more than {self._sessions.max_bytes} bytes"
             raise RequestError(INVALID_REQUEST, detail)
@@ -233,16 +232,13 @@ class Endpoint(Intake[Exchange]):
     async def _enter(self, exchange: Exchange) -> VerifiedToken | None:
         """Authenticate a request without a message ([token]); return its token, if it has one."""
         exchange.calls = OpenCalls()
-        if self._authenticator is not None:
-            return await self._authenticator.of_request(exchange, sessions=True)
-        self._sessions.enter(exchange, exchange.head, NOBODY)
-        return None
+        return await self._authenticator.of_request(exchange, sessions=True)
 
     async def _arrive(self, client: Exchange, call: Call) -> None:
         """Read, decode and authenticate the message ([method] to [token])."""
         head, authenticator = client.head, self._authenticator
         client.calls = call.open_calls
-        if authenticator is not None:
+        if self._takes_tokens:
             call.token = await authenticator.of_header(client, sessions=True)  # 2
         routing = head.check_post()  # 3
         text = await client.body(self._settings.max_request_bytes)  # 4
@@ -260,9 +256,8 @@ class Endpoint(Intake[Exchange]):
         if self._lets_guests_in and era is Era.LEGACY and isinstance(message, Request):
             client.shows_pages = message.method == "initialize" and shows_pages(message)
             call.reply = client if takes_events(head.headers.get(b"accept")) else None
-        if authenticator is not None:
-            ask = partial(self._backend.ask, client, era)
-            await authenticator.of_message(client, call, message, ask)  # 6
+        if self._takes_tokens:
+            await authenticator.of_message(client, call, message, partial(self._backend.ask, client, era))  # 6
         else:
             self._sessions.enter(client, client.head, NOBODY)
 
@@ -282,7 +277,7 @@ class Endpoint(Intake[Exchange]):
             client.vouch()
         message = call.onward
         if message is None:
-            if call.unknown and self._authenticator is not None:
+            if call.unknown:
                 header = (b"www-authenticate", self._authenticator.challenge.encode("ascii"))
                 await client.reply(401, call.answer, [JSON, header])
             else:
@@ -347,6 +342,13 @@ async def _refuse(exchange: Exchange, error: AccreditError, counters: Counters |
         reply = refusal(error, exchange.metadata_url)
         id = exchange.request_id if isinstance(error, TokenError) else None
         await exchange.reply(reply.status, reply.frame(id), [JSON, *reply.headers])
+
+
+def check_headers(exchange: Exchange) -> None:
+    """Refuse a request that repeats a header by which it is routed, and drop routing headers that no message in its
+    body mirrors. Raises `RequestError` (400)."""
+    check_once(exchange.head.headers, SESSION_HEADER, VERSION_HEADER, LAST_EVENT_HEADER)
+    exchange.head = exchange.head.without(unmirrored_headers(None, Era.LEGACY, exchange.head.headers))
 
 
 def is_of_listed(exchange: Exchange, settings: GatewaySettings) -> bool:

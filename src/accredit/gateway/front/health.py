@@ -82,14 +82,13 @@ class Condition:
 
 
 class Health:
-    """Answers both paths; there is one object for each value of the settings. Ports that are None are not reported.
-    Without an `authenticator` all callers count as unauthenticated."""
+    """Answers both paths; there is one object for each value of the settings. Ports that are None are not reported."""
 
     def __init__(
         self,
         servers: Sequence[HealthTarget],
         counters: Counters,
-        authenticator: HttpAuthenticator | None,
+        authenticator: HttpAuthenticator,
         *,
         store: ProofStore | None = None,
         records: Records | None = None,
@@ -176,8 +175,6 @@ class Health:
         return {"list": any(map(self._revocations.has_list, found))}
 
     async def _is_known(self, exchange: Exchange) -> bool:
-        if self._authenticator is None:
-            return False
         with contextlib.suppress(AccreditError):
             return await self._authenticator.of_header(exchange) is not None
         return False

@@ -16,18 +16,11 @@ from accredit.errors import AnswerError, FrameError, RequestError, UpstreamUnava
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
-from accredit.gateway.front.callers import (
-    NOBODY,
-    HttpAuthenticator,
-    SealedSessions,
-    Sessions,
-    principal_of,
-    sessions_of,
-)
-from accredit.gateway.front.endpoint import Intake
+from accredit.gateway.front.callers import HttpAuthenticator, SealedSessions, principal_of, sessions_of
+from accredit.gateway.front.endpoint import Intake, check_headers
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.session_ids import Principal
-from accredit.gateway.headers import LAST_EVENT_HEADER, SESSION_HEADER, check_once, check_request
+from accredit.gateway.headers import SESSION_HEADER, check_request
 from accredit.gateway.recording.open_calls import OpenCalls
 from accredit.gateway.replies import session_not_found
 from accredit.gateway.settings import GatewaySettings
@@ -36,7 +29,6 @@ from accredit.gateway.upstream.http.relay import HttpRelay
 from accredit.gateway.upstream.http.sse_relay import EventRelay
 from accredit.gateway.upstream.reply import WhileConnected
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.jsonrpc.era import VERSION_HEADER, unmirrored_headers
 from accredit.jsonrpc.frames import Frame, Notification, Request, member_id
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
@@ -77,15 +69,13 @@ class LegacySse(Intake[Exchange]):
         gate: Gate,
         relay: HttpRelay,
         counters: Counters,
-        sessions: Sessions,
-        authenticator: HttpAuthenticator | None = None,
+        authenticator: HttpAuthenticator,
         *,
         before: "LegacySse | None" = None,
         meter: Meter | None = None,
     ) -> None:
         """`before` is the server's previous `LegacySse`, whose sessions are kept."""
         super().__init__(settings, gate, meter)
-        self._sessions_of_headers = sessions
         self._names = sessions_of(settings, live_here=True, before=before._names if before is not None else None)
         self._authenticator = authenticator
         self._relay = relay
@@ -100,12 +90,8 @@ class LegacySse(Intake[Exchange]):
         if self._settings.workers > 1:
             detail = "HTTP+SSE (2024-11-05) needs a gateway with one worker"
             raise RequestError(INVALID_REQUEST, detail, status=501)
-        _check_headers(exchange)
-        token = None
-        if self._authenticator is not None:
-            token = await self._authenticator.of_request(exchange)
-        else:
-            self._sessions_of_headers.enter(exchange, exchange.head, NOBODY)
+        check_headers(exchange)
+        token = await self._authenticator.of_request(exchange)
         expected = Expected(Era.LEGACY)
         exchange.hears = self._gate.always_hears("")  # this revision has no tasks
         session = secrets.token_hex(16)
@@ -161,19 +147,15 @@ class LegacySse(Intake[Exchange]):
 
     async def _arrive(self, client: Exchange, call: Call) -> None:
         call.revision = _REVISION
-        if self._authenticator is not None:
-            call.token = await self._authenticator.of_header(client)  # 2
+        call.token = await self._authenticator.of_header(client)  # 2
         session = self._session(client)
         check_request(client.head.headers)  # 3
-        _check_headers(client)
+        check_headers(client)
         text = await client.body(self._settings.max_request_bytes)  # 4
         message = await self._read(text, call, batches=False)
-        if self._authenticator is not None:
-            await self._authenticator.of_message(client, call, message, None)  # 6
-            if principal_of(call.token) != session.principal:
-                raise session_not_found()
-        else:
-            self._sessions_of_headers.enter(client, client.head, NOBODY)
+        await self._authenticator.of_message(client, call, message, None)  # 6
+        if principal_of(call.token) != session.principal:
+            raise session_not_found()
 
     async def _go_on(self, client: Exchange, call: Call) -> None:
         client.calls, client.speaker = call.open_calls, call.speaker
@@ -264,13 +246,6 @@ def _target(stream: str, data: bytes) -> bytes:
     if not same:
         raise AnswerError("an endpoint on another origin")
     return _target_of(url)
-
-
-def _check_headers(exchange: Exchange) -> None:
-    """Refuse a request that repeats a header, and drop routing headers of the other era. Raises `RequestError`
-    (400)."""
-    check_once(exchange.head.headers, SESSION_HEADER, VERSION_HEADER, LAST_EVENT_HEADER)
-    exchange.head = exchange.head.without(unmirrored_headers(None, Era.LEGACY, exchange.head.headers))
 
 
 def _target_of(url: str) -> bytes:

@@ -12,7 +12,7 @@ from accredit.errors import MessageId, RequestError
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
-from accredit.gateway.front.callers import NOBODY, PlainSessions
+from accredit.gateway.front.callers import NOBODY, HttpAuthenticator, PlainSessions
 from accredit.gateway.front.endpoint import Endpoint
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import RawHeaders, RequestHead
@@ -70,7 +70,7 @@ def serve(asked: Told, backend: Recorder | None = None, **known: str) -> Recorde
         sessions.enter(begun, begun.head, NOBODY)
         begun.negotiated(session.encode("ascii"), revision)
     gate = Gate(SETTINGS, Counters(), ToolDirectory())
-    asyncio.run(Endpoint(SETTINGS, gate, recorder, sessions).serve(asked.exchange))
+    asyncio.run(Endpoint(SETTINGS, gate, recorder, HttpAuthenticator(None, sessions)).serve(asked.exchange))
     return recorder
 
 
@@ -205,7 +205,9 @@ async def test_a_call_comes_to_its_wait_for_the_upstream_without_a_task_and_ends
     asked = post(era)
     headers = [(name.lower().encode(), value.encode()) for name, value in asked.headers]
     exchange = MemoryExchange([(b"host", b"127.0.0.1"), *headers], asked.body)
-    call = Endpoint(settings, Gate(settings, Counters(), tools), relay, PlainSessions()).serve(exchange)
+    call = Endpoint(settings, Gate(settings, Counters(), tools), relay, HttpAuthenticator(None, PlainSessions())).serve(
+        exchange
+    )
     begun: asyncio.Future[object] = loop.create_future()
 
     def begin() -> None:

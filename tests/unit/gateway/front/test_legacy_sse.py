@@ -17,7 +17,7 @@ from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.front import legacy_sse
-from accredit.gateway.front.callers import PlainSessions
+from accredit.gateway.front.callers import HttpAuthenticator, PlainSessions
 from accredit.gateway.front.legacy_sse import LegacySse
 from accredit.gateway.recording.recorder import Recorder
 from accredit.gateway.room import Rooms
@@ -37,7 +37,7 @@ def sse_to(
     client = MemoryClient(answer or MemoryAnswer(202, []))
     relay.sender.client = client.as_client()
     gate = Gate(settings, Counters(), tools, recorder=recorder)
-    return LegacySse(settings, url, gate, relay, Counters(), PlainSessions()), client
+    return LegacySse(settings, url, gate, relay, Counters(), HttpAuthenticator(None, PlainSessions())), client
 
 
 @pytest.mark.parametrize(
