@@ -38,7 +38,7 @@ SPLITTERS = {"members", "pairs", "unambiguous_members"}
 NO_REWRITES = {
     "check_no_duplicates": "the decoded text, to compare the number of members",
     "_reread": "the arguments in lower case, to compare the number of members",
-    "canonical_in_steps": "what a digest is of: the call's for its proof, the result's for its record",
+    "_canonical_text": "what a digest is of: the call's for its proof, the result's for its record",
     "for_upstream": "the one member that is put in: on whose authority the call comes",
 }
 """The functions that encode something else than the message, and what."""

@@ -24,7 +24,7 @@ from typing import Literal, cast
 
 import msgspec
 
-from accredit.base.steps import Steps, at_one_go
+from accredit.base.steps import Steps
 from accredit.limits import MAX_SAFE_INTEGER, SHORT_MESSAGE_BYTES
 
 MAX_REWRITTEN_NUMBERS = 25_000
@@ -68,31 +68,39 @@ def canonical(tree: object, *, wide_integers: WideIntegers = "refused") -> bytes
     Raises `ValueError` for a value without a form (a lone surrogate), and for more than `MAX_REWRITTEN_NUMBERS` numbers
     to rewrite one by one.
     """
-    return at_one_go(canonical_in_steps(tree, wide_integers=wide_integers))
+    form = _canonical_text(_encode_sorted, tree)
+    if _sorts_otherwise(form):
+        form = _canonical_text(_encode_in_utf16_order, tree)
+    return _with_numbers(form, wide_integers)
 
 
-def canonical_in_steps(tree: object, *, wide_integers: WideIntegers = "refused") -> Steps[bytes]:
+def canonical_in_steps(tree: object) -> Steps[bytes]:
     """Do as `canonical`, but in steps: between them, the caller can do other work."""
+    form = _canonical_text(_encode_sorted, tree)
+    if len(form) > SHORT_MESSAGE_BYTES:
+        yield
+    if _sorts_otherwise(form):
+        form = b""
+        yield
+        form = _canonical_text(_encode_in_utf16_order, tree)
+        yield
+    return _with_numbers(form, "refused")
+
+
+def _canonical_text(write: Callable[[object], bytes], tree: object) -> bytes:
+    """Return what `write` makes of a value. Raises `ValueError` for a value without a form."""
     try:
-        form = _encode_sorted(tree)
-        if len(form) > SHORT_MESSAGE_BYTES:
-            yield
-        if not form.isascii() and _sorts_otherwise(form):
-            form = b""
-            yield
-            tree = _in_utf16_order(tree)
-            yield
-            form = _encode(tree)
-            yield
+        return write(tree)
     except UnicodeEncodeError:
         raise ValueError("a lone surrogate in a text") from None
     except (TypeError, OverflowError, RecursionError):
         raise ValueError("not a JSON value with a canonical form") from None
-    return _with_numbers(form, wide_integers)
 
 
 def _sorts_otherwise(form: bytes) -> bool:
     """Return whether the order of an object's names may be different in UTF-16."""
+    if form.isascii():
+        return False
     planes = form.translate(_PLANES)
     return b"\x01" in planes and b"\x02" in planes
 
@@ -179,6 +187,10 @@ def _each(pattern: re.Pattern[bytes], write: Callable[[re.Match[bytes]], bytes],
     if count > MAX_REWRITTEN_NUMBERS:
         raise ValueError(f"more than {MAX_REWRITTEN_NUMBERS} numbers that are written otherwise in RFC 8785")
     return written if count else numbers
+
+
+def _encode_in_utf16_order(value: object) -> bytes:
+    return _encode(_in_utf16_order(value))
 
 
 def _in_utf16_order(value: object) -> object:

@@ -37,13 +37,14 @@ from accredit.ratify import (
     revocation_list_fault,
     verify_bundle,
 )
-from accredit.ratify.extras.receipts import (
+from accredit.ratify.extras.sessions import SessionToken, StreamedTurn, issue_session_token, verify_streamed_turn
+from accredit.ratify.extras.statements import (
     VerificationReceipt,
+    issue_key_rotation,
     issue_verification_receipt,
+    key_rotation_sign_bytes,
     verification_receipt_fault,
 )
-from accredit.ratify.extras.rotation import issue_key_rotation, key_rotation_sign_bytes
-from accredit.ratify.extras.sessions import SessionToken, StreamedTurn, issue_session_token, verify_streamed_turn
 from accredit.ratify.facts import verifier_context_hash
 from accredit.ratify.revocation import RevocationList
 from accredit.ratify.scopes import CANONICAL_SCOPES, SENSITIVE_SCOPES, WILDCARDS

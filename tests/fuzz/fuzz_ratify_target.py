@@ -22,11 +22,16 @@ from accredit.ratify import (
     verify_bundle,
 )
 from accredit.ratify.constraints import Constraint, read_constraint
-from accredit.ratify.extras.receipts import VerificationReceipt, issue_verification_receipt
-from accredit.ratify.extras.rotation import KeyRotationStatement, issue_key_rotation
 from accredit.ratify.extras.sessions import SessionToken, issue_session_token
+from accredit.ratify.extras.statements import (
+    KeyRotationStatement,
+    VerificationReceipt,
+    WitnessEntry,
+    issue_key_rotation,
+    issue_verification_receipt,
+    issue_witness_entry,
+)
 from accredit.ratify.extras.transactions import ReceiptParty, TransactionReceipt
-from accredit.ratify.extras.witness import WitnessEntry, issue_witness_entry
 from accredit.ratify.revocation import RevocationPush, issue_revocation_list, issue_revocation_push
 from accredit.ratify.strict_json import parse
 from accredit.ratify.wire import WireObject

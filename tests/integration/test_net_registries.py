@@ -34,7 +34,7 @@ from accredit.policy import drive
 from accredit.policy.decide import decide
 from accredit.ratify import HybridPrivateKey, HybridPublicKey, present
 from accredit.ratify.extras.registry import MAX_REGISTRY_BYTES, RegistryAnswer
-from accredit.ratify.extras.rotation import issue_key_rotation
+from accredit.ratify.extras.statements import issue_key_rotation
 from accredit.server import ProofGuard
 from accredit.stores import MemoryStore
 

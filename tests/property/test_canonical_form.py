@@ -9,9 +9,11 @@ import rfc8785
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from accredit.base.steps import at_one_go
 from accredit.canonical import (
     MAX_REWRITTEN_NUMBERS,
     canonical,
+    canonical_in_steps,
     decode_base64url,
     encode_base64url,
     has_wide_integer,
@@ -60,6 +62,7 @@ values = st.recursive(
 def test_the_form_of_any_value_is_the_librarys__or_a_proof_would_be_bound_to_another_call(value: Any) -> None:
     form = rfc8785.dumps(value)
     assert canonical(value) == form
+    assert at_one_go(canonical_in_steps(value)) == form
     assert canonical(msgspec.json.decode(json.dumps(value))) == form
 
 

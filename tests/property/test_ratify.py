@@ -26,11 +26,9 @@ from accredit.ratify import (
 )
 from accredit.ratify.canonical import canonical, number
 from accredit.ratify.constraints import evaluate, path_fault, path_is_below, read_constraint
-from accredit.ratify.extras.receipts import VerificationReceipt
-from accredit.ratify.extras.rotation import KeyRotationStatement
 from accredit.ratify.extras.sessions import SessionToken
+from accredit.ratify.extras.statements import KeyRotationStatement, VerificationReceipt, WitnessEntry
 from accredit.ratify.extras.transactions import TransactionReceipt
-from accredit.ratify.extras.witness import WitnessEntry
 from accredit.ratify.hybrid import HybridPublicKey, HybridSignature
 from accredit.ratify.revocation import RevocationPush
 from accredit.ratify.wire import WireObject

@@ -36,12 +36,17 @@ from accredit.ratify import (
     issue_revocation_list,
     verify_bundle,
 )
-from accredit.ratify.extras.rotation import issue_key_rotation, key_rotation_sign_bytes
 from accredit.ratify.extras.sessions import (
     StreamedTurn,
     issue_session_token,
     session_token_sign_bytes,
     verify_streamed_turn,
+)
+from accredit.ratify.extras.statements import (
+    issue_key_rotation,
+    issue_witness_entry,
+    key_rotation_sign_bytes,
+    witness_entry_sign_bytes,
 )
 from accredit.ratify.extras.transactions import (
     ReceiptParty,
@@ -49,7 +54,6 @@ from accredit.ratify.extras.transactions import (
     sign_transaction_receipt,
     transaction_receipt_sign_bytes,
 )
-from accredit.ratify.extras.witness import issue_witness_entry, witness_entry_sign_bytes
 from accredit.ratify.revocation import issue_revocation_push, revocation_push_sign_bytes, revocation_sign_bytes
 
 SECRET = b"\x5a" * 32

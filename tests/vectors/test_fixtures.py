@@ -34,8 +34,6 @@ from accredit.ratify import (
     revocation_list_fault,
     verify_bundle,
 )
-from accredit.ratify.extras.receipts import VerificationReceipt, verification_receipt_sign_bytes
-from accredit.ratify.extras.rotation import KeyRotationStatement, key_rotation_fault, key_rotation_sign_bytes
 from accredit.ratify.extras.sessions import (
     SessionToken,
     StreamedTurn,
@@ -43,13 +41,23 @@ from accredit.ratify.extras.sessions import (
     session_token_sign_bytes,
     verify_streamed_turn,
 )
+from accredit.ratify.extras.statements import (
+    KeyRotationStatement,
+    PolicyVerdict,
+    VerificationReceipt,
+    WitnessEntry,
+    key_rotation_fault,
+    key_rotation_sign_bytes,
+    policy_verdict_sign_bytes,
+    verification_receipt_sign_bytes,
+    witness_entry_fault,
+    witness_entry_sign_bytes,
+)
 from accredit.ratify.extras.transactions import (
     TransactionReceipt,
     transaction_receipt_sign_bytes,
     verify_transaction_receipt,
 )
-from accredit.ratify.extras.verdicts import PolicyVerdict, policy_verdict_sign_bytes
-from accredit.ratify.extras.witness import WitnessEntry, witness_entry_fault, witness_entry_sign_bytes
 from accredit.ratify.facts import VerifierContext, verifier_context_hash
 from accredit.ratify.hybrid import UNSIGNED, HybridSignature
 from accredit.ratify.revocation import (

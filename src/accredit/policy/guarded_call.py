@@ -16,8 +16,8 @@ from msgspec import Raw, Struct
 
 from accredit.attest.canonical import SignedContext
 from accredit.base.caching import CachedProperty
-from accredit.base.steps import Steps, at_one_go
-from accredit.canonical import canonical_in_steps, has_wide_integer
+from accredit.base.steps import Steps
+from accredit.canonical import canonical, canonical_in_steps, has_wide_integer
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Request
@@ -383,21 +383,24 @@ def digest_in_steps(call: GuardedCall) -> Steps[bytes]:
     """Return the digest of a call. It is computed in steps if it was not computed before. Raises `FrameError` if there
     is none."""
     if isinstance(call, _Undigested) and "digest" not in vars(call):
-        vars(call)["digest"] = yield from _digesting(call.covered)
+        try:
+            form = yield from canonical_in_steps(call.covered)
+        except ValueError as error:
+            raise _no_form(error) from None
+        yield
+        vars(call)["digest"] = hashlib.sha256(form).digest()
     return call.digest
 
 
 def _digest(covered: Mapping[str, object]) -> bytes:
-    return at_one_go(_digesting(covered))
-
-
-def _digesting(covered: Mapping[str, object]) -> Steps[bytes]:
     try:
-        form = yield from canonical_in_steps(covered)
+        return hashlib.sha256(canonical(covered)).digest()
     except ValueError as error:
-        raise FrameError(f"params have no canonical form: {error}") from None
-    yield
-    return hashlib.sha256(form).digest()
+        raise _no_form(error) from None
+
+
+def _no_form(error: ValueError) -> FrameError:
+    return FrameError(f"params have no canonical form: {error}")
 
 
 def _check_values(value: object) -> None:

@@ -9,8 +9,8 @@ The rules are pure code: bytes and facts in, answers out. The only file read is 
 - `facts`: what is known of a call
 - `verify`, `terms`, `results`: the verifier; `callbacks` runs it at one go; `challenges`: its memory
 - `issue`: makes delegations and proofs; `revocation`: revokes delegations
-- `extras`: the protocol's other objects, which the gateway does not use (`sessions`, `rotation`, `witness`, `receipts`,
-  `transactions`, `verdicts`)
+- `extras`: the protocol's other objects: `statements` (key rotations, receipts, witness entries, verdicts), `sessions`,
+  `transactions`, `registry`
 """
 
 from accredit.ratify.callbacks import verify_bundle, verify_chain

@@ -17,7 +17,7 @@ from accredit.errors import ConfigurationError
 from accredit.keys import AskPassphrase, load_signing_key
 from accredit.keys.places import state_folder
 from accredit.ratify import HybridPublicKey
-from accredit.ratify.extras.rotation import issue_key_rotation, key_rotation_fault
+from accredit.ratify.extras.statements import issue_key_rotation, key_rotation_fault
 from accredit.terminal import wording as words
 from accredit.terminal.output import check_out, print_json, say, tell, write_out
 

@@ -10,22 +10,18 @@ from tests.unit.ratify.world import AGENT, HUMAN, NOW, STRANGER, judged, proof
 
 from accredit.errors import WireError
 from accredit.ratify import RevocationList, bundle_hash, issue_revocation_list, revocation_list_fault
-from accredit.ratify.extras.receipts import (
+from accredit.ratify.extras.statements import (
+    KeyRotationStatement,
     VerificationReceipt,
+    WitnessEntry,
+    issue_key_rotation,
     issue_verification_receipt,
+    issue_witness_entry,
+    key_rotation_fault,
+    key_rotation_sign_bytes,
     receipt_hash,
     verification_receipt_fault,
     verification_receipt_sign_bytes,
-)
-from accredit.ratify.extras.rotation import (
-    KeyRotationStatement,
-    issue_key_rotation,
-    key_rotation_fault,
-    key_rotation_sign_bytes,
-)
-from accredit.ratify.extras.witness import (
-    WitnessEntry,
-    issue_witness_entry,
     witness_entry_fault,
     witness_entry_hash,
     witness_entry_sign_bytes,
@@ -35,8 +31,7 @@ from accredit.ratify.revocation import RevocationPush, issue_revocation_push, re
 from accredit.ratify.wire import WireObject
 
 pytestmark = [
-    pytest.mark.holds("ratify/extras/receipts"),
-    pytest.mark.holds("ratify/extras/rotation"),
+    pytest.mark.holds("ratify/extras/statements"),
     pytest.mark.holds("ratify/revocation"),
 ]
 

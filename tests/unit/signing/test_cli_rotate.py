@@ -8,7 +8,7 @@ import pytest
 
 from accredit.cli.application import main
 from accredit.keys import make_key, write_key
-from accredit.ratify.extras.rotation import KeyRotationStatement, key_rotation_fault
+from accredit.ratify.extras.statements import KeyRotationStatement, key_rotation_fault
 
 pytestmark = [pytest.mark.holds("signing/rotate"), pytest.mark.holds("cli/commands/keys")]
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 
 from accredit.errors import WireError
-from accredit.ratify.extras.rotation import KeyRotationStatement, key_rotation_fault
+from accredit.ratify.extras.statements import KeyRotationStatement, key_rotation_fault
 from accredit.ratify.hybrid import HybridPublicKey, derive_id
 from accredit.ratify.wire import Integer, WireObject
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from accredit.errors import WireError
 from accredit.keys import make_key
 from accredit.ratify.extras.registry import MAX_ROTATIONS, RegistryAnswer, succession
-from accredit.ratify.extras.rotation import KeyRotationStatement, issue_key_rotation
+from accredit.ratify.extras.statements import KeyRotationStatement, issue_key_rotation
 from accredit.ratify.hybrid import HybridSigner
 
 pytestmark = pytest.mark.holds("ratify/extras/registry")
