@@ -6,8 +6,6 @@
   resource, similar calls are for the same resource. If arguments tell whom or what the call is about (`to`, `channel`,
   `repo`, ...), these are fixed, including empty ones. If recipients could be added (`cc`, `bcc`), the choice names
   those arguments.
-- [folder] Calls below the folder of a path, with the same limits, are offered if the call's resource and path are known
-  from a catalog (the part of a configuration about tools) that the person trusts.
 - [caution] Only [one-call] is offered for a new agent or gateway, for money, and for a call that runs a command or a
   query. Whether a call is about money, or runs something, is guessed from arguments' names and parts of them
   (`amountUsd`, `sql_statement`). Such hints can only make the choices fewer. A request whose body is not shown as
@@ -23,7 +21,7 @@ Other arguments of similar calls may be anything: a constraint can't say that an
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Literal, cast
@@ -44,9 +42,8 @@ from accredit.limits import (
     MAX_UNFOLDED_CHARS,
 )
 from accredit.pins.lookalikes import in_latin
-from accredit.pins.shown import visible_text
 from accredit.ratify import Constraint, Grant
-from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath, path_fault
+from accredit.ratify.constraints import MaxRate
 from accredit.ratify.scopes import DELEGATE, WILDCARDS
 
 MAX_LIKE_SECONDS = 86_400
@@ -103,7 +100,7 @@ _PLAIN = re.compile(r"[\w.$:@-]{1,128}", re.ASCII)
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _NOT_PORTABLE = frozenset("<>&")
 
-Choice = Literal["once", "like", "below"]
+Choice = Literal["once", "like"]
 
 
 class Offer(Struct, frozen=True, kw_only=True):
@@ -141,11 +138,10 @@ class Offer(Struct, frozen=True, kw_only=True):
         )
 
 
-def offers_for(ask: Ask, *, is_new: bool, facts: Mapping[str, str | float] | None = None) -> tuple[Offer, ...]:
+def offers_for(ask: Ask, *, is_new: bool) -> tuple[Offer, ...]:
     """Return the choices for a call, the narrowest first. Raises `NotOffered` if it can't be allowed here at all.
 
-    `is_new` says that nothing was allowed to this agent at this gateway yet. `facts` are those of this call according
-    to a catalog that the person trusts (`policy.facts`); None without such a catalog.
+    `is_new` says that nothing was allowed to this agent at this gateway yet.
     """
     for scope in ask.refusal.scopes:
         if scope == DELEGATE or scope in WILDCARDS or scope.endswith("*"):
@@ -153,10 +149,9 @@ def offers_for(ask: Ask, *, is_new: bool, facts: Mapping[str, str | float] | Non
             raise NotOffered("the right to delegate, or a wildcard, can't be allowed here: `accredit grant` can")
     if not _NOT_PORTABLE.isdisjoint(ask.target + ask.gateway.id):
         raise NotOffered("a name with <, > or & in it can't be signed: `accredit grant` with another constraint can")
-    offers = [_once(ask, facts or {})]
-    if not (is_new or concerns_money(ask, facts or {}) or runs_something(ask)):
-        offers += [offer for offer in (_below(ask, facts or {}), _like(ask)) if offer is not None]
-    return tuple(offers)
+    once = _once(ask)
+    like = None if is_new or concerns_money(ask) or runs_something(ask) else _like(ask)
+    return (once,) if like is None else (once, like)
 
 
 def choices(ask: Ask, *, is_new: bool) -> tuple[Offer, ...]:
@@ -166,12 +161,12 @@ def choices(ask: Ask, *, is_new: bool) -> tuple[Offer, ...]:
     return ()
 
 
-def concerns_money(ask: Ask, facts: Mapping[str, str | float]) -> bool:
-    """Return whether a call may be about money, by its facts or by the names of its arguments. A request whose body is
-    not shown as values may be: an agent chooses how it writes a body, and could hide the names in it."""
+def concerns_money(ask: Ask) -> bool:
+    """Return whether a call may be about money, by the names of its arguments. A request whose body is not shown as
+    values may be: an agent chooses how it writes a body, and could hide the names in it."""
     if ask.is_request and ask.body is None and ask.request.body != "":
         return True
-    return "amount" in facts or any(_is_of(name, _MONEY, _ROOTS[0]) for name, _ in _members(ask))
+    return any(_is_of(name, _MONEY, _ROOTS[0]) for name, _ in _members(ask))
 
 
 def runs_something(ask: Ask) -> bool:
@@ -213,23 +208,14 @@ def _is_of(name: str, words: frozenset[str], roots: tuple[str, ...]) -> bool:
     return any(each in words or each.startswith(roots) or each.endswith(roots) for each in (*parts, *pairs))
 
 
-def _once(ask: Ask, facts: Mapping[str, str | float]) -> Offer:
-    amount, currency = facts.get("amount"), facts.get("currency")
+def _once(ask: Ask) -> Offer:
     what = "this path and body" if ask.is_request else "this very message" if ask.is_message else "these arguments"
-    button, words = "Allow only this call", f"Only this call: {what}, once, within 10 minutes"
-    constraints: tuple[Constraint, ...] = (_terms(ask, params_sha256=ask.params_sha256),)
-    if isinstance(amount, int | float) and isinstance(currency, str) and _NOT_PORTABLE.isdisjoint(currency):
-        button = f"Allow paying {amount:,.2f} {visible_text(currency)}"
-        words = "Only this payment: these arguments, once, within 10 minutes"
-        constraints += (MaxAmount(max_amount=amount, currency=currency),)
-    elif runs_something(ask):
-        button = "Allow running this"
     return Offer(
         key="once",
-        button=button,
-        words=words,
+        button="Allow running this" if runs_something(ask) else "Allow only this call",
+        words=f"Only this call: {what}, once, within 10 minutes",
         scopes=ask.refusal.scopes,
-        constraints=constraints,
+        constraints=(_terms(ask, params_sha256=ask.params_sha256),),
         max_calls=1,
         seconds=ASK_SECONDS,
     )
@@ -237,7 +223,7 @@ def _once(ask: Ask, facts: Mapping[str, str | float]) -> Offer:
 
 def _like(ask: Ask) -> Offer | None:
     if ask.method == "resources/read":
-        return _several(ask, "like", "This resource, read again", (_terms(ask),))
+        return _several(ask, "This resource, read again", _terms(ask))
     about = sorted(filter(_is_about, ask.arguments)) if ask.method == "tools/call" else []
     kept = {name: canonical(ask.arguments[name]) for name in about}
     tells = any(ask.arguments[name] for name in _ABOUT.intersection(kept))
@@ -248,7 +234,7 @@ def _like(ask: Ask) -> Offer | None:
     may_come = f", {' and '.join(open_)} may be added" if open_ else ""
     stays = ", ".join(f"“{name}”" for name in kept)
     words = f"Calls like it: {stays} as in this one{may_come}, anything in all other arguments"
-    return _several(ask, "like", words, (_terms(ask, args=args),), tuple(args))
+    return _several(ask, words, _terms(ask, args=args), tuple(args))
 
 
 def _is_about(name: str) -> bool:
@@ -256,26 +242,13 @@ def _is_about(name: str) -> bool:
     return name in _ABOUT or not _ABOUT_PARTS.isdisjoint(parts_of(name))
 
 
-def _below(ask: Ask, facts: Mapping[str, str | float]) -> Offer | None:
-    resource, path = facts.get("resource_id"), facts.get("requested_path")
-    if not isinstance(resource, str) or not isinstance(path, str) or path_fault(path):
-        return None
-    folder = path.rstrip("/").rpartition("/")[0]
-    if not folder or not _NOT_PORTABLE.isdisjoint(resource + folder):
-        return None  # below the root is everything
-    constraints = (_terms(ask), ResourcePath(resource_id=resource, path_prefix=folder))
-    return _several(ask, "below", f"Files below {visible_text(folder)}, with any other arguments", constraints)
-
-
-def _several(
-    ask: Ask, key: Choice, words: str, constraints: tuple[Constraint, ...], kept: tuple[str, ...] = ()
-) -> Offer:
+def _several(ask: Ask, words: str, terms: Constraint, kept: tuple[str, ...] = ()) -> Offer:
     return Offer(
-        key=key,
-        button="Allow calls like it" if key == "like" else "Allow files below this folder",
+        key="like",
+        button="Allow calls like it",
         words=words,
         scopes=ask.refusal.scopes,
-        constraints=constraints,
+        constraints=(terms,),
         max_calls=LIKE_CALLS,
         seconds=LIKE_SECONDS,
         kept=kept,

@@ -260,7 +260,7 @@ def signed_certificate(signer: HybridSigner, ask: Ask, offer: Offer, choice: Cho
 def needs_each(ask: Ask, offer: Offer) -> bool:
     """Return whether a choice needs the passphrase each time: it does for a sensitive scope, for money, and for calls
     whose arguments are not fixed."""
-    costs = any(map(is_sensitive, ask.refusal.scopes)) or concerns_money(ask, {})
+    costs = any(map(is_sensitive, ask.refusal.scopes)) or concerns_money(ask)
     return costs or (offer.key != "once" and not offer.kept)
 
 

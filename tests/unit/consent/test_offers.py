@@ -17,21 +17,19 @@ from accredit.errors import NotOffered, UnusableAnswer
 from accredit.limits import ASK_SECONDS, MAX_LIKE_CALLS
 from accredit.policy.constraint_words import constraint
 from accredit.ratify import CallFacts, Extension, VerifierContext, issue_delegation
-from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath
-
-PATH = {"resource_id": "files", "requested_path": "/home/ada/docs/plan.md"}
+from accredit.ratify.constraints import MaxRate
 
 
-def keys(ask: Ask, *, is_new: bool = False, facts: Any = None) -> list[str]:
-    return [offer.key for offer in offers_for(ask, is_new=is_new, facts=facts)]
+def keys(ask: Ask, *, is_new: bool = False) -> list[str]:
+    return [offer.key for offer in offers_for(ask, is_new=is_new)]
 
 
 def call(**arguments: Any) -> Ask:
     return an_ask({"name": "send_email", "arguments": arguments})
 
 
-def choice(ask: Ask, key: str, facts: Any = None) -> Offer:
-    return next(offer for offer in offers_for(ask, is_new=False, facts=facts) if offer.key == key)
+def choice(ask: Ask, key: str) -> Offer:
+    return next(offer for offer in offers_for(ask, is_new=False) if offer.key == key)
 
 
 def terms(offer: Offer) -> CallTerms:
@@ -68,8 +66,8 @@ def test_a_request_or_a_message_is_allowed_by_itself_alone(ask: Ask, other: Ask,
     ("target", "body"), [("/pay?amount=5", b""), ("/pay", b'{"amount":5}'), ("/pay", b'[{"x":{"amountUsd":5}}]')]
 )
 def test_money_is_seen_in_a_query_and_in_a_body(target: str, body: bytes) -> None:
-    assert concerns_money(a_request(target, body), {})
-    assert not concerns_money(a_request(), {})
+    assert concerns_money(a_request(target, body))
+    assert not concerns_money(a_request())
 
 
 @pytest.mark.holds("consent/offers", "caution")
@@ -85,9 +83,9 @@ def test_money_is_seen_in_a_query_and_in_a_body(target: str, body: bytes) -> Non
     ],
 )
 def test_an_agent_can_not_avoid_the_passphrase_by_the_form_of_its_body(body: bytes) -> None:
-    assert concerns_money(a_request("/pay", body), {})
-    assert not concerns_money(a_request("/pay", b""), {})
-    assert not concerns_money(a_request("/pay", b'{"text":"the amount = 5"}'), {})
+    assert concerns_money(a_request("/pay", body))
+    assert not concerns_money(a_request("/pay", b""))
+    assert not concerns_money(a_request("/pay", b'{"text":"the amount = 5"}'))
 
 
 @pytest.mark.holds("consent/offers", "limits")
@@ -118,10 +116,10 @@ def test_only_this_call_is_always_offered_and_is_only_this_call() -> None:
 
 
 @pytest.mark.holds("consent/offers", "definition")
-@pytest.mark.parametrize("key", ["once", "like", "below"])
+@pytest.mark.parametrize("key", ["once", "like"])
 def test_every_choice_ends_with_the_definition_to_which_the_tool_is_held(key: str) -> None:
     ask = an_ask(refusal=AskedRefusal("ratify_scope_denied", SCOPE, definition="d" * 64))
-    offer = choice(ask, key, PATH)
+    offer = choice(ask, key)
     assert terms(offer).definition == "d" * 64
     cert = issue_delegation(WORLD.owner.signer(), offer.grant(ask, "c1", NOW))
     assert chain_allowed(allowed(ask, cert), ask, NOW) == (cert,)
@@ -205,48 +203,36 @@ def test_calls_like_it_are_not_offered_where_one_that_says_whom_they_are_about_i
         assert keys(call(**arguments)) == ["once"]
 
 
-@pytest.mark.holds("consent/offers", "folder")
-def test_a_folder_is_offered_only_on_a_trusted_catalog_s_word() -> None:
-    ask = call(path="/home/ada/docs/plan.md", content="x")
-    assert keys(ask) == ["once"]
-    below = choice(ask, "below", PATH)
-    assert ResourcePath(resource_id="files", path_prefix="/home/ada/docs") in below.constraints
-    assert terms(below).gateway == GATEWAY
-    for path in ("/plan.md", "/", "plan.md", "/a/../b", "", "/a<b/c"):
-        assert "below" not in keys(ask, facts=PATH | {"requested_path": path})
-
-
 @pytest.mark.holds("consent/offers", "caution")
 @pytest.mark.parametrize(
-    ("ask", "facts"),
+    "ask",
     [
-        (call(to="bob", amount=480), None),
-        (call(to="bob", Price=480), None),
-        (call(to="bob", payment=[{"iban": "DE89"}]), None),
-        (call(to="bob"), {"amount": 480.0, "currency": "EUR"}),
-        (call(to="bob", command="ls"), None),
-        (call(database="shop", SQL="select 1"), PATH),
-        (call(to="bob", value=1), None),
-        (call(to="bob", amount_cents=1), None),
-        (call(to="bob", amountUsd=1), None),
-        (call(to="bob", TOTAL2="1"), None),
-        (call(to="bob", totalamount="1"), None),
-        (call(to="bob", options={"accountNumber": "1"}), None),
-        (call(to="bob", priceInEUR="1"), None),
-        (call(**dict.fromkeys(("to", "\u0430mount"), 1)), None),
-        (call(**dict.fromkeys(("to", "\uff41\uff4d\uff4f\uff55\uff4e\uff54"), 1)), None),
-        (call(channel="x", program="ls", args=[]), None),
-        (call(repo="a/b", bash="ls"), None),
-        (call(project="p", statement="drop"), None),
-        (call(repo="a/b", pythonCode="x"), None),
-        (call(repo="a/b", source_code="x"), None),
-        (call(repo="a/b", runSQLQuery="x"), None),
-        (call(repo="a/b", code="x"), None),
-        (call(repo="a/b", bashcommand="x"), None),
+        call(to="bob", amount=480),
+        call(to="bob", Price=480),
+        call(to="bob", payment=[{"iban": "DE89"}]),
+        call(to="bob", command="ls"),
+        call(database="shop", SQL="select 1"),
+        call(to="bob", value=1),
+        call(to="bob", amount_cents=1),
+        call(to="bob", amountUsd=1),
+        call(to="bob", TOTAL2="1"),
+        call(to="bob", totalamount="1"),
+        call(to="bob", options={"accountNumber": "1"}),
+        call(to="bob", priceInEUR="1"),
+        call(**dict.fromkeys(("to", "\u0430mount"), 1)),
+        call(**dict.fromkeys(("to", "\uff41\uff4d\uff4f\uff55\uff4e\uff54"), 1)),
+        call(channel="x", program="ls", args=[]),
+        call(repo="a/b", bash="ls"),
+        call(project="p", statement="drop"),
+        call(repo="a/b", pythonCode="x"),
+        call(repo="a/b", source_code="x"),
+        call(repo="a/b", runSQLQuery="x"),
+        call(repo="a/b", code="x"),
+        call(repo="a/b", bashcommand="x"),
     ],
 )
-def test_money_and_commands_are_allowed_one_by_one(ask: Ask, facts: Any) -> None:
-    assert keys(ask, facts=facts) == ["once"]
+def test_money_and_commands_are_allowed_one_by_one(ask: Ask) -> None:
+    assert keys(ask) == ["once"]
 
 
 @pytest.mark.parametrize(
@@ -265,15 +251,8 @@ def test_the_words_of_a_name_are_found_however_they_are_joined() -> None:
 
 @pytest.mark.holds("consent/offers", "caution")
 def test_an_agent_that_is_new_is_allowed_one_call() -> None:
-    assert keys(an_ask(), is_new=True, facts=PATH) == ["once"]
-    assert keys(an_ask(), facts=PATH) == ["once", "below", "like"]
-
-
-def test_an_amount_that_a_catalog_knows_is_signed_and_stands_on_the_button() -> None:
-    once = choice(call(to="bob"), "once", {"amount": 1480.5, "currency": "EUR"})
-    assert once.button == "Allow paying 1,480.50 EUR"
-    assert MaxAmount(max_amount=1480.5, currency="EUR") in once.constraints
-    assert choice(call(amount=5), "once", {"amount": 5}).button == "Allow only this call"
+    assert keys(an_ask(), is_new=True) == ["once"]
+    assert keys(an_ask()) == ["once", "like"]
 
 
 @pytest.mark.holds("consent/offers", "limits")
@@ -293,17 +272,14 @@ def test_a_name_that_other_verifiers_would_print_differently_is_not_offered() ->
 
 
 NAMES = st.sampled_from(["to", "cc", "repo", "amount", "command", "x", "a/b~c", "⟨", "<&>"])
-FACTS = st.sampled_from([None, PATH, {"amount": 5.0, "currency": "EUR"}, PATH | {"requested_path": "/a&b/c/d"}])
 
 
 @pytest.mark.slow
 @pytest.mark.holds("consent/offers", "limits")
-@given(st.dictionaries(NAMES, st.text(max_size=9) | st.integers(0, 9), max_size=4), FACTS, st.booleans())
-def test_each_choice_is_signed_as_offered_and_is_good_for_the_call(
-    arguments: dict[str, Any], facts: Any, is_new: bool
-) -> None:
+@given(st.dictionaries(NAMES, st.text(max_size=9) | st.integers(0, 9), max_size=4), st.booleans())
+def test_each_choice_is_signed_as_offered_and_is_good_for_the_call(arguments: dict[str, Any], is_new: bool) -> None:
     ask = replace(an_ask(), params=PARAMS | {"arguments": arguments})
-    for offer in offers_for(ask, is_new=is_new, facts=facts):
+    for offer in offers_for(ask, is_new=is_new):
         assert offer.button.startswith("Allow")
         for length in {offer.seconds, MAX_LIKE_SECONDS} if offer.key != "once" else {offer.seconds}:
             grant = offer.grant(ask, "c1", NOW, seconds=length)
