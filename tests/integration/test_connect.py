@@ -7,11 +7,13 @@ import signal
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from tests.integration.test_wrap import SlowHost
 from tests.world.agents import AgentFiles, agent_files, save_delegation
 from tests.world.authorization import GATEWAY, Trust
 from tests.world.calls import compact, meta
@@ -21,6 +23,8 @@ from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE
 from tests.world.sdk import text_of
 from tests.world.warm import python
+
+from accredit.client import connect
 
 pytestmark = [
     pytest.mark.slow,
@@ -197,6 +201,13 @@ def test_a_modern_host_that_names_no_headers_is_understood(gateway: Serving, fil
         told = connected.ask("tools/call", {"name": "search", "arguments": {}, "_meta": meta()})
         assert told["result"]["resultType"] == "complete"
         assert told["result"]["isError"] is True
+
+
+@pytest.mark.holds("client/connect", "lines")
+async def test_a_host_that_does_not_read_what_is_wrong_with_its_lines_is_not_read_either__it_would_pile_up() -> None:
+    host, nothing = SlowHost(), cast(Any, None)
+    connection: Any = cast(Any, connect)._Connection(nothing, nothing, host, nothing)
+    await host.is_told_once_until_it_reads(asyncio.create_task(connection._from_host()))
 
 
 @pytest.mark.holds("client/connect", "lines")

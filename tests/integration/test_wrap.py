@@ -367,26 +367,35 @@ def test_a_host_that_does_not_read_makes_the_child_wait__memory_stays_bounded(tm
         assert resident() - before < 16 * 1024
 
 
+class SlowHost(Host):
+    """A host that sends three bad lines, and reads nothing at first."""
+
+    def __init__(self) -> None:
+        super().__init__(b"x\nx\nx")
+        self.reads = asyncio.Event()
+
+    async def drained(self, limit: int = 0) -> None:
+        await self.reads.wait()
+
+    async def is_told_once_until_it_reads(self, reading: "asyncio.Task[None]") -> None:
+        """`reading` reads its lines."""
+        while not self.told:
+            await asyncio.sleep(0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert len(self.told) == 1
+        self.reads.set()
+        await reading
+        assert [json.loads(line)["error"]["code"] for line in self.told] == [-32700] * 3
+
+
 @pytest.mark.holds("gateway/front/wrap", "slow-host")
 async def test_a_host_that_does_not_read_its_refusals_is_not_read_either__they_would_pile_up() -> None:
-    reads = asyncio.Event()
-
-    class SlowHost(Host):
-        async def drained(self, limit: int = 0) -> None:
-            await reads.wait()
-
-    settings, counters, host = GatewaySettings(StdioUpstream(("server",))), Counters(), SlowHost(b"x\nx\nx")
+    settings, counters, host = GatewaySettings(StdioUpstream(("server",))), Counters(), SlowHost()
     gate = Gate(settings, counters, ToolDirectory())
     wrap: Any = Wrap(settings, gate, cast(Any, Child()), cast(Any, host), counters)
-    reading = asyncio.create_task(wrap._from_host())
-    while not host.told:
-        await asyncio.sleep(0)
-    for _ in range(100):
-        await asyncio.sleep(0)
-    assert len(host.told) == 1
-    reads.set()
-    await asyncio.gather(reading, wrap._backend.over)
-    assert [json.loads(line)["error"]["code"] for line in host.told] == [-32700] * 3
+    await host.is_told_once_until_it_reads(asyncio.create_task(wrap._from_host()))
+    await wrap._backend.over
 
 
 def test_observed_bad_lines_pass_as_they_are(tmp_path: Path) -> None:

@@ -214,6 +214,8 @@ class _Connection:
                         await self._take(frame)
                 except RequestError as error:
                     self._host.send(encode_line(error_frame(error.id, error.code, error.detail)))
+                if chunk:
+                    await self._host.drained()
 
     def _frames(self, line: bytes | FrameError) -> tuple[Frame, ...]:
         """Return the messages of a line. Those of a batch are forwarded and answered one by one. Raises

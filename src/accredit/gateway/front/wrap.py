@@ -190,7 +190,8 @@ class Wrap(Intake[bytes]):
                 except RequestError as error:
                     self._counters.refused(error)
                     self._tell(refusal(error).frame())
-                await self._host.drained()
+                if chunk:
+                    await self._host.drained()
         self._child.close_input()
 
     async def _forward(self, line: bytes | FrameError) -> None:

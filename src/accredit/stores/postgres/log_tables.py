@@ -42,6 +42,9 @@ from accredit.stores.postgres.schema import CALL_KEY, short
 LOG_BURIED_AT_ONCE = 8
 """How many dead writers of a database one process closes at a time. A rolling restart leaves a few, and other processes
 look for them as well."""
+MAKE_DAYS_LOCK_MS = 200
+"""How many milliseconds a writer waits for the lock under which days are made. It is held for some milliseconds. There
+are days until the tables matter, and the writer's records wait meanwhile."""
 
 
 NO_PARTITION, DIVISION_BY_ZERO = "23514", "22012"
@@ -253,8 +256,11 @@ class DatabaseTables:
         return ended
 
     async def make_days(self) -> None:
-        """Create the tables for the entries of the next days."""
-        await self.connection.fetch("SELECT log_make_days()")
+        """Create the tables for the entries of the next days. Raises `DatabaseFailed`, also if somebody holds the lock
+        for that: any user of the database can, and no record may wait for them."""
+        async with self.connection.transaction():
+            await self.connection.fetch(f"SET LOCAL lock_timeout = '{MAKE_DAYS_LOCK_MS}ms'")
+            await self.connection.fetch("SELECT log_make_days()")
 
     async def _values(self, change: ChainChange) -> list[object]:
         before, after = change.before, change.after

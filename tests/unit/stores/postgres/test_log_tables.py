@@ -30,7 +30,9 @@ from accredit.stores.audit_log.requests import (
 from accredit.stores.audit_log.tables import ChainEnded
 from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres import worker as module
+from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.log_writer import DatabaseWriter
+from accredit.stores.postgres.session import run_once
 
 pytestmark = [
     pytest.mark.holds("stores/postgres/log_tables"),
@@ -91,6 +93,20 @@ async def test_a_wait_for_the_standby_that_somebody_cancels_is_no_record(
     assert await each.run(turn(3, *ended(call))) == [None]
     await each.aclose()
     assert numbers(server, database) == [(ONE, 0, 1), (ONE, 0, 2), (ONE, 0, 3)]
+
+
+@pytest.mark.slow
+def test_a_log_goes_on_while_somebody_holds_the_lock_under_which_days_are_made__any_user_can(
+    database: PostgresDatabase,
+) -> None:
+    async def hold(connection: Connection) -> None:
+        await connection.fetch("SELECT pg_advisory_lock(hashtext('accredit log_make_days'))")
+        each = writer(database)
+        await each.run(Begin(ONE))
+        assert await each.run(turn(1, *begun(decided()))) == [None]
+        await each.aclose()
+
+    run_once(database, hold)
 
 
 @pytest.mark.slow
