@@ -12,9 +12,8 @@ import re
 
 from msgspec import Raw
 
-from accredit.errors import FrameError, LineTooLong, MessageId
-from accredit.jsonrpc.frames import message_id
-from accredit.jsonrpc.objects import as_string
+from accredit.errors import LineTooLong
+from accredit.jsonrpc.objects import as_id, as_string
 
 _STRING = rb'"(?:[^"\\\x00-\x1f]|\\.)*"'
 _SCALAR = rb"(?:%b|-?[0-9][0-9.eE+-]*|true|false|null)" % _STRING
@@ -34,7 +33,7 @@ def line_too_long(detail: str, head: bytes, tail: bytes) -> LineTooLong:
     pairs = [*_first(head), *_last(tail)]
     names = {name for name, _ in pairs}
     ids = [(name, value) for name, value in pairs if name.casefold() == "id"]
-    id = _id(ids[0][1]) if len(ids) == 1 and ids[0][0] == "id" else None
+    id = as_id(Raw(ids[0][1])) if len(ids) == 1 and ids[0][0] == "id" else None
     kinds = [kind for kind, own in (("call", _REQUESTS), ("response", _RESPONSES)) if names & own]
     return LineTooLong(detail, id=id, kind=kinds[0] if len(kinds) == 1 else "", is_message=True)
 
@@ -44,10 +43,10 @@ def _first(head: bytes) -> list[tuple[str, bytes]]:
     pairs: list[tuple[str, bytes]] = []
     at = 1
     while (member := _NEXT.match(head, at)) is not None:
-        pairs.append((_name(member[1]), member[2]))
+        pairs.append((as_string(Raw(member[1])) or "", member[2]))
         at = member.end()
     named = _NAME.match(head, at)
-    return [*pairs, (_name(named[1]), b"")] if named is not None else pairs
+    return [*pairs, (as_string(Raw(named[1])) or "", b"")] if named is not None else pairs
 
 
 def _last(tail: bytes) -> list[tuple[str, bytes]]:
@@ -55,20 +54,6 @@ def _last(tail: bytes) -> list[tuple[str, bytes]]:
     pairs: list[tuple[str, bytes]] = []
     at = begun.start() + 1 if begun is not None else len(tail)
     while (member := _NEXT.match(tail, at)) is not None:
-        pairs.append((_name(member[1]), member[2]))
+        pairs.append((as_string(Raw(member[1])) or "", member[2]))
         at = member.end()
     return pairs
-
-
-def _name(text: bytes) -> str:
-    try:
-        return as_string(Raw(text)) or ""
-    except FrameError:
-        return ""
-
-
-def _id(text: bytes) -> MessageId | None:
-    try:
-        return message_id(Raw(text))
-    except FrameError:
-        return None

@@ -180,18 +180,14 @@ class Tasks:
             known |= set(islice(new, MAX_TOLD_TASKS - len(known)))
             self._told.put(session_id, known, len(known))
 
-    def hears(self, session_id: str, ids: Collection[str] = ()) -> Hears:
-        """Return the filter of one stream's notifications ([notifications]). `ids` are the tasks that the stream's
-        requests name."""
-
-        def hears(notification: Notification) -> Notification | None:
-            subject = subject_of(notification)
-            told = (self._told.get(session_id) if session_id else None) or ()
-            if subject is None or subject in ids or _digest_of(subject) in told:
-                return without_state(notification)
-            return None
-
-        return hears
+    def heard(self, session_id: str, ids: Collection[str], notification: Notification) -> Notification | None:
+        """Return a notification in the form in which a stream of a session receives it, or None if it does not
+        ([notifications]). `ids` are the tasks that the stream's requests name. May raise `FrameError`."""
+        subject = subject_of(notification)
+        told = (self._told.get(session_id) if session_id else None) or ()
+        if subject is None or subject in ids or _digest_of(subject) in told:
+            return without_state(notification)
+        return None
 
     async def _keep(
         self, id: MessageId, announcement: Announced, task: Task, session_id: str, outcome: Outcome

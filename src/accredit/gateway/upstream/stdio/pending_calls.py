@@ -40,11 +40,10 @@ from accredit.jsonrpc.frames import (
     Request,
     Success,
     member_id,
-    message_id,
     progress_token,
 )
 from accredit.jsonrpc.methods import CANCELLED, Era
-from accredit.jsonrpc.objects import members, split_batch
+from accredit.jsonrpc.objects import members, message_id, split_batch
 from accredit.jsonrpc.responses import Answers, Edit, Expected
 from accredit.jsonrpc.text import check_structures
 from accredit.limits import LINE_END_BYTES, MAX_OPEN_REQUESTS, SHORT_MESSAGE_BYTES
