@@ -167,7 +167,7 @@ class Request(_Call):
 
     @CachedProperty
     def era(self) -> Era:
-        """The era that the request's own metadata names."""
+        """The era that the request's own metadata names: legacy if it names none."""
         return Era.LEGACY if self.in_meta(META_VERSION) is None else Era.MODERN
 
     def failed(self, error: AccreditError) -> None:
@@ -185,6 +185,9 @@ class Request(_Call):
 class Notification(_Call):
     """A call that expects no response."""
 
+    era = Era.LEGACY
+    """Of all messages, only a request can name another era in its metadata."""
+
     def __init__(self, method: str, params: Raw | None, text: bytes, envelope: Mapping[str, Raw] | None = None) -> None:
         super().__init__(method, params, text, envelope)
 
@@ -199,6 +202,7 @@ class Success(Struct, frozen=True):
     result: Raw
     text: bytes
     is_complete: bool = False
+    era = Era.LEGACY
 
     def members(self) -> dict[str, Raw]:
         """Return the members of the result by name; empty if it is not an object. Raises `FrameError`."""
@@ -225,6 +229,7 @@ class Failure(Struct, frozen=True):
     message: str
     error: Raw
     text: bytes
+    era = Era.LEGACY
 
 
 Frame = Request | Notification | Success | Failure

@@ -23,7 +23,7 @@ from accredit.base.steps import Steps, at_one_go
 from accredit.errors import FrameError, JsonError, MessageId, RequestError
 from accredit.jsonrpc.encode import INVALID_REQUEST, PARSE_ERROR
 from accredit.jsonrpc.frames import MESSAGE, Frame, Notification, Request, frame_of
-from accredit.jsonrpc.methods import META_MEMBERS, METHODS
+from accredit.jsonrpc.methods import META_MEMBERS, METHODS, Era
 from accredit.jsonrpc.objects import (
     Names,
     as_id,
@@ -57,6 +57,7 @@ class Batch:
     """The members of a JSON-RPC batch, and its text."""
 
     __slots__ = ("frames", "text")
+    era = Era.LEGACY
 
     def __init__(self, frames: tuple[Frame, ...], text: bytes) -> None:
         self.frames = frames

@@ -59,7 +59,7 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import next_turn
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Frame, Notification, Request, Response, Success, member_id
-from accredit.jsonrpc.methods import ALWAYS_KNOWN, is_known, is_modern
+from accredit.jsonrpc.methods import ALWAYS_KNOWN, MAY_NAME_TASKS, is_known, is_modern
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.limits import SHORT_MESSAGE_BYTES
@@ -334,9 +334,9 @@ class Gate:
         if request.method == "tools/call":
             self._tasks.watch_answer(request, call, opened)
         # A caller that enforcement would refuse hears of no task once it is switched on.
-        if call.guarded is not None and (self._guards or call.observed is None):
+        is_shown = self._guards or call.observed is None
+        if request.method in MAY_NAME_TASKS and call.guarded is not None and is_shown:
             call.tasks = call.guarded.tasks
-        if call.tasks:
             self._tasks.named(call.session, call.tasks)
         call.proved = call.authority is not None
         id_on_record = opened.decided.call.id if opened is not None and opened.decided is not None else ""
@@ -413,7 +413,7 @@ class Gate:
             return self._lists.of(request.method, authority, token, *on_other)
         if pinned is not None and request.method in _HELLO:
             return pinned.hello
-        if call.guarded is None or not call.guarded.about_tasks or not self._guards:
+        if call.guarded is None or request.method not in MAY_NAME_TASKS or not self._guards:
             return call.edit
         try:
             return await self._tasks.edit(request, call.guarded, call)

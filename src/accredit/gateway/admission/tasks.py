@@ -112,7 +112,8 @@ class Tasks:
         id, era, session, inner = request.id, request.era, call.session, call.edit
         if opened is None and self.store is None:
             return
-        task = self._task_of(request, call) if may_announce(request) else None
+        # In the legacy era, a request has a flow only if it may be answered with a task (`request_state`).
+        task = self._task_of(request, call) if call.flow and may_announce(request) else None
         if opened is None and task is not None:
             opened = self.unrecorded.keep(OpenCall(self.unrecorded, None, id, session))
             call.open_calls.add(opened)
@@ -172,7 +173,7 @@ class Tasks:
 
     def named(self, session_id: str, ids: Collection[str]) -> None:
         """Remember that a session may receive notifications about these tasks."""
-        if session_id:
+        if session_id and ids:
             known = self._told.get(session_id) or set[bytes]()
             new = {_digest_of(id) for id in ids} - known
             if len(known) > MAX_TOLD_TASKS_OF_ALL // MAX_TASK_SESSIONS and not self._told.has_room(len(new)):
