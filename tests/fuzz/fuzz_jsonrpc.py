@@ -15,7 +15,7 @@ import atheris
 with atheris.instrument_imports(include=["accredit"]):  # pyright: ignore[reportAttributeAccessIssue]
     from accredit.errors import AnswerError, FrameError, JsonError, RequestError
     from accredit.jsonrpc.encode import error_frame, with_members
-    from accredit.jsonrpc.era import check_agreement, decode_header, era_of
+    from accredit.jsonrpc.era import check_agreement, decode_header
     from accredit.jsonrpc.frames import Notification, Request, decode_frame
     from accredit.jsonrpc.lines import LineSplitter
     from accredit.jsonrpc.methods import META_CAPABILITIES, META_VERSION, Era
@@ -58,7 +58,7 @@ def check_request(text: bytes) -> None:
         return
     oracle.no_duplicates(oracle.parse(text))
     headers = {b"mcp-method": text[:9], b"mcp-param-a": text[-9:]}
-    assert era_of(frame, headers) in Era
+    assert frame.era in Era
     if isinstance(frame, Request | Notification):
         _refusable(lambda: check_agreement(frame, headers))
     if isinstance(frame, Request):

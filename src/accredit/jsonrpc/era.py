@@ -31,20 +31,9 @@ NAME_HEADER = b"mcp-name"
 _SHOWN = {VERSION_HEADER: "MCP-Protocol-Version", METHOD_HEADER: "Mcp-Method", NAME_HEADER: "Mcp-Name"}
 
 
-def era_of(frame: Frame | Batch, headers: Headers) -> Era:
-    """Return the era of a client's message: modern if its version header names a modern version, else the era of its
-    body."""
-    return Era.MODERN if names_modern(headers) else era_of_body(frame)
-
-
 def names_modern(headers: Headers) -> bool:
-    """Return whether the headers name a modern version."""
+    """Return whether the headers name a modern version. Then a message is modern, whatever its body names."""
     return is_modern(_version_header(headers))
-
-
-def era_of_body(frame: Frame | Batch) -> Era:
-    """Return the era named by a message's own metadata."""
-    return frame.era if isinstance(frame, Request) else Era.LEGACY
 
 
 def check_agreement(frame: Request | Notification, headers: Headers) -> None:

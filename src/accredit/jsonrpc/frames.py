@@ -22,7 +22,17 @@ from accredit.base.caching import CachedProperty
 from accredit.errors import AccreditError, FrameError, MessageId
 from accredit.jsonrpc.encode import around, to_json
 from accredit.jsonrpc.methods import META_PROGRESS, META_VERSION, TARGET_MEMBER, Era
-from accredit.jsonrpc.objects import Names, as_integer, as_string, is_object, members, meta_members, unambiguous_members
+from accredit.jsonrpc.objects import (
+    Names,
+    as_id,
+    as_integer,
+    as_string,
+    is_object,
+    members,
+    message_id,
+    meta_members,
+    unambiguous_members,
+)
 from accredit.jsonrpc.text import check_structures, check_text
 from accredit.limits import MAX_SPLIT_BYTES
 
@@ -67,12 +77,6 @@ class _Call:
         found.pop("_meta", None)
         return found
 
-    @property
-    def has_meta(self) -> bool:
-        """Whether there is a `params._meta` that is an object. Raises `FrameError`."""
-        meta = self.parts.get("_meta")
-        return is_object(meta) if isinstance(meta, Raw) else meta is not None
-
     @CachedProperty
     def meta(self) -> Mapping[str, Raw]:
         """The members of `params._meta`, empty if there is none. Raises `FrameError` if it is not an object."""
@@ -84,7 +88,7 @@ class _Call:
     def in_meta(self, name: str) -> Raw | None:
         """Return a member of `params._meta`; None if there is none, or it can't be read."""
         try:
-            return self.meta.get(name) if "_meta" in self.parts else None
+            return self.meta.get(name)
         except FrameError:
             return None
 
@@ -103,7 +107,7 @@ class _Call:
         changed by `with_meta` only. Raises `FrameError`."""
         left = {name: value for name, value in self.parts.items() if name not in without}
         parts = {**left, **changes}
-        return self._edited({"params": parts}, kept=("meta",), parts=parts)
+        return self._edited({"params": parts}, kept=("meta", "era"), parts=parts)
 
     def with_meta(self, changes: Mapping[str, Raw], *, without: Collection[str] = ()) -> Self:
         """Return a copy of the call with some members of `params._meta` replaced, added or, by `without`, removed.
@@ -111,7 +115,8 @@ class _Call:
         left = {name: value for name, value in self.meta.items() if name not in without}
         meta = {**left, **changes}
         parts = {**self.parts, "_meta": meta}
-        return self._edited({"params": parts}, kept=("members", "target"), parts=parts, meta=meta)
+        kept = ("members", "target") if META_VERSION in {*changes, *without} else ("members", "target", "era")
+        return self._edited({"params": parts}, kept=kept, parts=parts, meta=meta)
 
     @CachedProperty
     def parts(self) -> Mapping[str, Raw | Mapping[str, Raw]]:
@@ -130,7 +135,7 @@ class _Call:
 
 
 _OF_EVERY_COPY = frozenset({"id", "method", "size", "watcher", "_given", "_came", "_envelope"})
-_OF_PARAMS = ("parts", "meta", "members", "target")
+_OF_PARAMS = ("parts", "meta", "members", "target", "era")
 """The values that are read from `params`."""
 
 
@@ -160,9 +165,9 @@ class Request(_Call):
         super().__init__(method, params, text, envelope)
         self.id = id
 
-    @property
+    @CachedProperty
     def era(self) -> Era:
-        """The era that the request's own metadata names."""
+        """The era that the request's own metadata names: legacy if it names none."""
         return Era.LEGACY if self.in_meta(META_VERSION) is None else Era.MODERN
 
     def failed(self, error: AccreditError) -> None:
@@ -180,6 +185,9 @@ class Request(_Call):
 class Notification(_Call):
     """A call that expects no response."""
 
+    era = Era.LEGACY
+    """Of all messages, only a request can name another era in its metadata."""
+
     def __init__(self, method: str, params: Raw | None, text: bytes, envelope: Mapping[str, Raw] | None = None) -> None:
         super().__init__(method, params, text, envelope)
 
@@ -194,6 +202,7 @@ class Success(Struct, frozen=True):
     result: Raw
     text: bytes
     is_complete: bool = False
+    era = Era.LEGACY
 
     def members(self) -> dict[str, Raw]:
         """Return the members of the result by name; empty if it is not an object. Raises `FrameError`."""
@@ -220,6 +229,7 @@ class Failure(Struct, frozen=True):
     message: str
     error: Raw
     text: bytes
+    era = Era.LEGACY
 
 
 Frame = Request | Notification | Success | Failure
@@ -256,31 +266,15 @@ def frame_of(found: dict[str, Raw], text: bytes) -> Frame:
     return _response_of(found, text)
 
 
-def message_id(raw: Raw) -> MessageId:
-    """Return an id, a string or an integer; 1.0, 1.5, true and null are not ids. Raises `FrameError`."""
-    value = as_integer(raw)
-    if value is not None:
-        return value
-    name = as_string(raw)
-    if name is None:
-        raise FrameError('"id" is neither a string nor an integer')
-    return name
-
-
 def progress_token(request: Request) -> MessageId | None:
     """Return a request's progress token, or None."""
-    raw = request.in_meta(META_PROGRESS)
-    try:
-        return message_id(raw) if raw is not None else None
-    except FrameError:
-        return None
+    return as_id(request.in_meta(META_PROGRESS))
 
 
 def member_id(notification: Notification, name: str) -> MessageId | None:
     """Return a member of a notification's params if it has the form of a request's id."""
     try:
-        raw = notification.members.get(name)
-        return message_id(raw) if raw is not None else None
+        return as_id(notification.members.get(name))
     except FrameError:
         return None
 

@@ -16,9 +16,18 @@ from msgspec import Raw
 
 from accredit.base.text import excerpt
 from accredit.errors import FrameError, MessageId
-from accredit.jsonrpc.frames import Notification, Request, message_id
+from accredit.jsonrpc.frames import Notification, Request
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES, META_SUBSCRIPTION, Era
-from accredit.jsonrpc.objects import Names, as_string, is_object, may_name, members, pairs, unambiguous_members
+from accredit.jsonrpc.objects import (
+    Names,
+    as_string,
+    is_object,
+    may_name,
+    members,
+    message_id,
+    pairs,
+    unambiguous_members,
+)
 
 MAX_INPUT_REQUESTS = 1_024
 """The most input requests of one result or task, some 10 microseconds each. Real ones have a few: a person answers

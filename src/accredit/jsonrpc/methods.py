@@ -128,6 +128,12 @@ only servers send are not included: from a client, they have no meaning."""
 LISTEN = "subscriptions/listen"
 """The request whose answer is a long-lived stream (2026-07-28)."""
 
+MAY_NAME_TASKS = TASKS | {LISTEN}
+"""Every method that may be about tasks."""
+
+ALWAYS_KNOWN = frozenset(name for name, method in METHODS.items() if method.revisions == _ALL)
+"""The methods that clients may send in every revision (`is_known`)."""
+
 
 def is_modern(revision: str) -> bool:
     """Return whether a revision is stateless. Any revision newer than those known here counts as such."""

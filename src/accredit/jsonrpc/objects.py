@@ -28,7 +28,7 @@ from msgspec import Raw
 
 from accredit.base.steps import Steps
 from accredit.base.text import excerpt
-from accredit.errors import FrameError, JsonError
+from accredit.errors import FrameError, JsonError, MessageId
 from accredit.jsonrpc.text import count_members
 from accredit.limits import SHORT_MESSAGE_BYTES
 
@@ -253,6 +253,20 @@ def as_integer(raw: Raw | None) -> int | None:
     return int(text) if _INTEGER.fullmatch(text) else None
 
 
+def as_id(raw: Raw | None) -> MessageId | None:
+    """Return a request's id, a string or an integer, or None; 1.0, 1.5, true and null are not ids."""
+    value = as_integer(raw)
+    return value if value is not None else as_string(raw)
+
+
+def message_id(raw: Raw) -> MessageId:
+    """Return a request's id (`as_id`). Raises `FrameError` for what is not one."""
+    id = as_id(raw)
+    if id is None:
+        raise FrameError('"id" is neither a string nor an integer')
+    return id
+
+
 _NUL = b"\\u0000"
 _FROM_NUL = re.compile(rb'\\u0000[^"]*')
 
@@ -279,6 +293,8 @@ def check_same_names_in_steps(value: Raw) -> Steps[None]:
     del text
     yield
     kept = _reread(folded)
+    if kept == folded:
+        return
     yield
     left = count_members(kept)
     del kept

@@ -22,12 +22,14 @@ from msgspec import Raw
 from accredit.base.steps import Steps, at_one_go
 from accredit.errors import FrameError, JsonError, MessageId, RequestError
 from accredit.jsonrpc.encode import INVALID_REQUEST, PARSE_ERROR
-from accredit.jsonrpc.frames import MESSAGE, Frame, Notification, Request, frame_of, message_id
-from accredit.jsonrpc.methods import META_MEMBERS, METHODS
+from accredit.jsonrpc.frames import MESSAGE, Frame, Notification, Request, frame_of
+from accredit.jsonrpc.methods import META_MEMBERS, METHODS, Era
 from accredit.jsonrpc.objects import (
     Names,
+    as_id,
     check_names,
     check_no_duplicates,
+    is_object,
     split_batch,
     unambiguous_members,
 )
@@ -55,6 +57,7 @@ class Batch:
     """The members of a JSON-RPC batch, and its text."""
 
     __slots__ = ("frames", "text")
+    era = Era.LEGACY
 
     def __init__(self, frames: tuple[Frame, ...], text: bytes) -> None:
         self.frames = frames
@@ -119,7 +122,7 @@ def _check_params(call: Request | Notification) -> None:
     if len(names) > MAX_PARAMS_MEMBERS:
         raise FrameError(f'more than {MAX_PARAMS_MEMBERS} members in "params"', bound=True)
     check_names(names, PARAMS_MEMBERS.get(call.method, UNKNOWN_PARAMS))
-    if "_meta" in names and call.has_meta:
+    if isinstance(meta := names.get("_meta"), Raw) and is_object(meta):
         check_meta(call.meta)
         check_names(call.meta, _META_NAMES)
 
@@ -138,8 +141,5 @@ def _too_long(what: str, chars: int) -> FrameError:
 
 
 def _id_of(message: dict[str, Raw]) -> MessageId | None:
-    try:
-        id = message_id(message["id"]) if "id" in message else None
-    except FrameError:
-        return None
+    id = as_id(message.get("id"))
     return None if isinstance(id, str) and len(id) > MAX_ID_CHARS else id

@@ -22,10 +22,10 @@ from msgspec import UNSET, Meta, Struct
 
 from accredit.errors import InvalidToken
 from accredit.limits import MAX_SAFE_INTEGER
-from accredit.tokens.claims import NOT_JSON, Compact, claimed_issuer, take_apart
+from accredit.tokens.claims import NOT_JSON, claimed_issuer, take_apart
 from accredit.tokens.key_sets import KeySet
 from accredit.tokens.session import sign
-from accredit.tokens.verify import TOKEN_LEEWAY_SECONDS, is_signed_by
+from accredit.tokens.verify import TOKEN_LEEWAY_SECONDS
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -93,8 +93,9 @@ def verify_access_token(text: str, issuer: str, resource: str, keys: KeySet, now
     compact = take_apart(text)
     if _type_of(text) not in (TYPE, f"application/{TYPE}"):
         raise InvalidToken("it is no access token: another typ")
-    if compact.algorithm != _ALGORITHM or not _is_signed(compact, keys):
+    if compact.algorithm != _ALGORITHM:
         raise InvalidToken("the signature is not good")
+    keys.check_signature(compact)
     try:
         token = _read_token(compact.claims)
     except NOT_JSON:
@@ -110,11 +111,6 @@ def verify_access_token(text: str, issuer: str, resource: str, keys: KeySet, now
     if token.expires_at + TOKEN_LEEWAY_SECONDS <= now:
         raise InvalidToken("expired", "the token has expired")
     return token
-
-
-def _is_signed(compact: Compact, keys: KeySet) -> bool:
-    candidates = keys.candidates(_ALGORITHM, compact.kid)
-    return any(is_signed_by(key.key, compact) for key in candidates)
 
 
 def _type_of(text: str) -> str:

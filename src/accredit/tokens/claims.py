@@ -175,6 +175,11 @@ def claimed_issuer(text: bytes) -> str:
         raise InvalidToken("no issuer") from None
 
 
+def quote(text: str) -> str:
+    """Return the beginning of a token's text, printable, for a log."""
+    return ascii(text[:MAX_QUOTED])[:MAX_QUOTED]
+
+
 def _place(error: msgspec.ValidationError) -> str:
     # The parser names types and our own members, and quotes nothing of the token.
     return str(error)[:MAX_QUOTED]

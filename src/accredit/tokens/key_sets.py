@@ -17,9 +17,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from accredit.base.deferred import Deferred
-from accredit.errors import KeySetError
+from accredit.errors import InvalidToken, KeySetError
 from accredit.limits import MAX_KEY_SET_BYTES
-from accredit.tokens.claims import NOT_JSON
+from accredit.tokens.claims import NOT_JSON, Compact, quote
 
 if TYPE_CHECKING:
     import jwt
@@ -84,10 +84,27 @@ class KeySet(Struct, frozen=True):
         ]
         return tuple(fitting[:MAX_CANDIDATE_KEYS])
 
+    def check_signature(self, compact: "Compact") -> None:
+        """Check that one of these keys made a token's signature. Not checked: whether the token's issuer may use its
+        algorithm. Raises `InvalidToken`."""
+        candidates = self.candidates(compact.algorithm, compact.kid)
+        if not candidates:
+            raise InvalidToken(f"no key of the issuer fits: kid {quote(compact.kid or '(none)')}")
+        if not any(is_signed_by(key.key, compact) for key in candidates):
+            raise InvalidToken("the signature is not good")
+
     def knows(self, kid: str | None) -> bool:
         """Return whether one of these keys may have signed a token with this `kid`. If not, a newer set of the issuer's
         keys may have the right key."""
         return any(kid is None or key.kid is None or key.kid == kid for key in self.keys)
+
+
+def is_signed_by(key: object, compact: "Compact") -> bool:
+    """Return whether a key of any type made a token's signature, by the algorithm that the token's header names."""
+    try:
+        return jwt.get_algorithm_by_name(compact.algorithm).verify(compact.signed, key, compact.signature)
+    except (jwt.PyJWTError, ValueError, TypeError):
+        return False
 
 
 class _Jwk(Struct, frozen=True):

@@ -29,22 +29,16 @@ token that has it.
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from msgspec import Struct
 
 from accredit.base.caching import RecentlyUsed
-from accredit.base.deferred import Deferred
 from accredit.errors import ConfigurationError, InsufficientScope, InvalidToken, MissingToken
-from accredit.limits import MAX_CACHED_TOKENS, MAX_QUOTED, MAX_TOKEN_BYTES
-from accredit.tokens.claims import Claims, Compact, VerifiedToken, claimed_issuer, read_claims, take_apart
+from accredit.limits import MAX_CACHED_TOKENS, MAX_TOKEN_BYTES
+from accredit.tokens.claims import Claims, Compact, VerifiedToken, claimed_issuer, quote, read_claims, take_apart
 from accredit.tokens.introspection import Introspection, may_be_introspected
 from accredit.tokens.key_sets import ALGORITHMS, KeySet
-
-if TYPE_CHECKING:
-    import jwt
-else:
-    jwt = Deferred("jwt")
 
 TOKEN_LEEWAY_SECONDS = 30
 """How far an issuer's clock may be off (RFC 7519 sections 4.1.4 and 4.1.5 allow "a few minutes" at most)."""
@@ -107,10 +101,17 @@ class UnverifiedToken(Struct, frozen=True):
         return [("issuer", self.issuer.issuer)]
 
 
+class _Known(Struct, frozen=True):
+    """A token that was verified with the key set of the digest `keys`."""
+
+    token: VerifiedToken
+    keys: bytes
+
+
 class TokenVerifier:
     """Verifies the tokens of some issuers, and remembers the valid ones."""
 
-    __slots__ = ("_cache", "_introspecting", "_issuers")
+    __slots__ = ("_introspecting", "_issuers", "_known")
 
     def __init__(self, issuers: Sequence[Issuer], max_cached: int = MAX_CACHED_TOKENS) -> None:
         """Raises `ConfigurationError` if two issuers have the same name, so that `iss` would be ambiguous, or if two
@@ -125,13 +126,13 @@ class TokenVerifier:
                 "keep the one whose tokens are no JWTs",
             )
         self._introspecting = asked[0] if asked else None
-        self._cache = VerifiedTokens(max_cached)
+        self._known = RecentlyUsed[bytes, _Known](max_cached)
 
     def read(self, text: str) -> UnverifiedToken:
         """Decode a token, and find its issuer ([compact] to [algorithm]). Raises `InvalidToken`."""
-        known = self._cache.peek(_sha256(text))
+        known = self._known.peek(_sha256(text))
         if known is not None:
-            return UnverifiedToken(self._issuers[known.issuer], known.kid, text)
+            return UnverifiedToken(self._issuers[known.token.issuer], known.token.kid, text)
         asked = self._introspecting
         if asked is not None and may_be_introspected(text, self._issuers):
             return UnverifiedToken(asked, None, text, introspection=asked.introspection)
@@ -140,19 +141,19 @@ class TokenVerifier:
         if issuer is None:
             raise InvalidToken("an issuer that is not configured")
         if compact.algorithm not in issuer.algorithms:
-            raise InvalidToken(f"an algorithm that is not allowed: {_quote(compact.algorithm)}")
+            raise InvalidToken(f"an algorithm that is not allowed: {quote(compact.algorithm)}")
         return UnverifiedToken(issuer, compact.kid, text, compact)
 
     def verify(self, presented: UnverifiedToken, keys: KeySet, now: int) -> VerifiedToken:
         """Verify the token with the keys of `presented.issuer` ([signature] to [scopes]). `now` is in unix seconds.
         Raises `InvalidToken` or `InsufficientScope`."""
         sha256 = _sha256(presented.text)
-        token = self._cache.get(sha256, keys.digest)
-        if token is None:
-            token = _verify_presented(presented, keys, sha256, now)
-            self._cache.put(sha256, keys.digest, token)
-        _check_use(token, presented.issuer, now)
-        return token
+        known = self._known.get(sha256)
+        if known is None or known.keys != keys.digest:
+            known = _Known(_verify_presented(presented, keys, sha256, now), keys.digest)
+            self._known.put(sha256, known)
+        _check_use(known.token, presented.issuer, now)
+        return known.token
 
     def verify_introspected(self, presented: UnverifiedToken, claims: Claims, now: int) -> VerifiedToken:
         """Check the claims in the issuer's answer about a token ([audience] and [scopes]). Raises `InvalidToken` or
@@ -166,11 +167,7 @@ class TokenVerifier:
 def _verify_presented(presented: UnverifiedToken, keys: KeySet, sha256: bytes, now: int) -> VerifiedToken:
     """Verify the signature and the claims ([signature] to [audience])."""
     compact = presented.compact or take_apart(presented.text)
-    candidates = keys.candidates(compact.algorithm, compact.kid)
-    if not candidates:
-        raise InvalidToken(f"no key of the issuer fits: kid {_quote(compact.kid or '(none)')}")
-    if not any(is_signed_by(key.key, compact) for key in candidates):
-        raise InvalidToken("the signature is not good")
+    keys.check_signature(compact)
     claims = read_claims(compact.claims)
     _check_claims(claims, presented.issuer, now)
     return _verified_token(claims, sha256, compact.kid)
@@ -200,19 +197,10 @@ def _check_use(token: VerifiedToken, issuer: Issuer, now: int) -> None:
     missing = tuple(scope for scope in issuer.required_scopes if scope not in token.scopes)
     if missing:
         raise InsufficientScope(
-            f"lacks {_quote(' '.join(missing))}",
+            f"lacks {quote(' '.join(missing))}",
             "the token lacks a scope that this server requires",
             issuer.required_scopes,
         )
-
-
-def is_signed_by(key: object, compact: Compact) -> bool:
-    """Return whether this key made a token's signature, by the algorithm that its header names. Whether that one may be
-    used, the caller has checked."""
-    try:
-        return jwt.get_algorithm_by_name(compact.algorithm).verify(compact.signed, key, compact.signature)
-    except (jwt.PyJWTError, ValueError, TypeError):
-        return False
 
 
 def _check_claims(claims: Claims, issuer: Issuer, now: int) -> None:
@@ -227,51 +215,6 @@ def _check_claims(claims: Claims, issuer: Issuer, now: int) -> None:
 
 def _sha256(text: str) -> bytes:
     return hashlib.sha256(text[: MAX_TOKEN_BYTES + 1].encode("utf-8", "surrogatepass")).digest()
-
-
-def _quote(text: str) -> str:
-    return ascii(text[:MAX_QUOTED])[:MAX_QUOTED]
-
-
-class VerifiedTokens:
-    """A bounded cache of verified tokens that drops the least recently used first.
-
-    Threads may share it: a race can only make it forget.
-    """
-
-    __slots__ = ("_known",)
-
-    def __init__(self, max_entries: int = MAX_CACHED_TOKENS) -> None:
-        """With a bound of 0, nothing is remembered."""
-        self._known = RecentlyUsed[bytes, _Known](max_entries)
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def peek(self, sha256: bytes) -> VerifiedToken | None:
-        """Return the claims of a token that was verified before, no matter with which keys; or None."""
-        known = self._known.peek(sha256)
-        return known.token if known is not None else None
-
-    def get(self, sha256: bytes, keys: bytes) -> VerifiedToken | None:
-        """Return the claims of a token that was verified with the key set of this digest; or None. If it was verified
-        with another set, forget it."""
-        known = self._known.get(sha256)
-        if known is None:
-            return None
-        if known.keys != keys:
-            self._known.forget(sha256)
-            return None
-        return known.token
-
-    def put(self, sha256: bytes, keys: bytes, token: VerifiedToken) -> None:
-        """Remember a verified token."""
-        self._known.put(sha256, _Known(token, keys))
-
-
-class _Known(Struct, frozen=True):
-    token: VerifiedToken
-    keys: bytes
 
 
 def policy_digest(configuration: bytes) -> str:

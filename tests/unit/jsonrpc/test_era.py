@@ -5,7 +5,14 @@ import base64
 import pytest
 
 from accredit.errors import RequestError
-from accredit.jsonrpc.era import DUPLICATED, check_agreement, decode_header, era_of, plain_header, unmirrored_headers
+from accredit.jsonrpc.era import (
+    DUPLICATED,
+    check_agreement,
+    decode_header,
+    names_modern,
+    plain_header,
+    unmirrored_headers,
+)
 from accredit.jsonrpc.frames import Notification, Request
 from accredit.jsonrpc.methods import LEGACY_REVISIONS, META_CAPABILITIES, META_VERSION, Era
 from accredit.jsonrpc.requests import Batch, decode_request
@@ -45,30 +52,27 @@ def refused(frame: Request | Notification, headers: dict[bytes, bytes]) -> Reque
 
 @pytest.mark.parametrize("revision", LEGACY_REVISIONS)
 def test_a_legacy_revision_is_legacy(revision: str) -> None:
-    headers = {b"mcp-protocol-version": revision.encode()}
-    assert era_of(message(params='"x":1'), headers) is Era.LEGACY
-    assert era_of(notification(), headers) is Era.LEGACY
+    assert not names_modern({b"mcp-protocol-version": revision.encode()})
 
 
 @pytest.mark.parametrize("revision", [b"2026-07-28", b" 2026-07-28\t", b"2027-01-01", b"DRAFT-2027"])
 def test_a_modern_or_later_revision_is_modern(revision: bytes) -> None:
-    assert era_of(notification(), {b"mcp-protocol-version": revision}) is Era.MODERN
+    assert names_modern({b"mcp-protocol-version": revision})
 
 
 def test_no_version_at_all_is_legacy__clients_of_the_first_revisions_name_none() -> None:
-    assert era_of(message(params='"x":1'), {}) is Era.LEGACY
-    assert era_of(message(params='"_meta":7'), {}) is Era.LEGACY
-    assert era_of(Batch((), b"[]"), {}) is Era.LEGACY
+    assert not names_modern({})
+    frames = (message(params='"x":1'), message(params='"_meta":7'), notification(), Batch((), b"[]"))
+    assert {frame.era for frame in frames} == {Era.LEGACY}
 
 
-def test_a_body_with_a_version_is_modern_whatever_its_header_says__else_its_header_would_never_be_compared() -> None:
-    assert era_of(message(), {}) is Era.MODERN
-    assert era_of(message(), {b"mcp-protocol-version": b"2025-11-25"}) is Era.MODERN
+def test_a_body_with_a_version_is_modern__else_its_header_would_never_be_compared() -> None:
+    assert message().era is Era.MODERN
+    assert message(params=META.replace("2026-07-28", "2025-11-25")).era is Era.MODERN
 
 
 def test_a_doubled_modern_version_is_modern_and_then_refused() -> None:
-    headers = {b"mcp-protocol-version": b"2026-07-28" + DUPLICATED + b"2025-11-25"}
-    assert era_of(message(params='"x":1'), headers) is Era.MODERN
+    assert names_modern({b"mcp-protocol-version": b"2026-07-28" + DUPLICATED + b"2025-11-25"})
 
 
 # --- what every modern request carries --------------------------------------------------------------

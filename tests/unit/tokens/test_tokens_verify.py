@@ -16,7 +16,8 @@ from accredit.errors import ConfigurationError, InsufficientScope, InvalidToken
 from accredit.limits import MAX_TOKEN_BYTES
 from accredit.tokens import ALGORITHMS, Issuer, TokenVerifier, VerifiedToken, read_key_set, read_public_key
 from accredit.tokens.claims import take_apart
-from accredit.tokens.verify import TOKEN_LEEWAY_SECONDS, VerifiedTokens, is_signed_by
+from accredit.tokens.key_sets import is_signed_by
+from accredit.tokens.verify import TOKEN_LEEWAY_SECONDS
 
 pytestmark = pytest.mark.holds("tokens/claims")
 
@@ -394,23 +395,11 @@ def test_the_memory_is_bounded_and_may_be_none() -> None:
     assert none.verify(none.read(text), KEYS, NOW) is not first
 
 
-def token(subject: str) -> VerifiedToken:
-    return VerifiedToken("issuer", subject, 7, "ab")
-
-
 def test_the_least_recently_used_goes_first() -> None:
-    tokens = VerifiedTokens(2)
-    tokens.put(b"a", b"keys", token("a"))
-    tokens.put(b"b", b"keys", token("b"))
-    assert tokens.get(b"a", b"keys") == token("a")
-    tokens.put(b"c", b"keys", token("c"))
-    assert [tokens.get(name, b"keys") for name in (b"a", b"b", b"c")] == [token("a"), None, token("c")]
-    assert len(tokens) == 2
-
-
-def test_a_token_that_was_verified_with_other_keys_is_forgotten() -> None:
-    tokens = VerifiedTokens()
-    tokens.put(b"a", b"keys", token("a"))
-    assert tokens.peek(b"a") == token("a")
-    assert tokens.get(b"a", b"others") is None
-    assert tokens.peek(b"a") is None
+    verifier = TokenVerifier([ISSUER], max_cached=2)
+    texts = {name: KEY.sign(claims(sub=name)) for name in "abc"}
+    first = {name: verifier.verify(verifier.read(texts[name]), KEYS, NOW) for name in "ab"}
+    for name in "ac":  # a is used again, so c takes the place of b
+        verifier.verify(verifier.read(texts[name]), KEYS, NOW)
+    again = {name: verifier.verify(verifier.read(texts[name]), KEYS, NOW) for name in "ab"}
+    assert [again[name] is first[name] for name in "ab"] == [True, False]

@@ -217,4 +217,5 @@ def bearer_for(
 def _find_tokens(frame: Frame) -> FoundTokens:
     if not isinstance(frame, Request | Notification):
         return FoundTokens()
-    return find_tokens((), {**frame.members, "_meta": frame.meta if frame.has_meta else {}})
+    token = frame.in_meta(META)
+    return find_tokens((), {**frame.parts, "_meta": {META: token} if token is not None else {}})

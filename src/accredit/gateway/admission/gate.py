@@ -27,6 +27,7 @@ known: each message comes with its `Call`.
 import logging
 import operator
 from collections.abc import Collection
+from functools import partial
 
 from accredit.base.log_events import log_event
 from accredit.base.steps import Steps, at_one_go
@@ -58,7 +59,7 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import next_turn
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Frame, Notification, Request, Response, Success, member_id
-from accredit.jsonrpc.methods import is_known, is_modern
+from accredit.jsonrpc.methods import ALWAYS_KNOWN, MAY_NAME_TASKS, is_known, is_modern
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.limits import SHORT_MESSAGE_BYTES
@@ -120,7 +121,7 @@ class Gate:
         asks_nothing = bearer is None and recorder is None and self._pinned is None and not settings.quotas.entries
         self._is_open = not (settings.guards or settings.observes) and asks_nothing
         self._tells = settings.tells_identity
-        self._methods = frozenset(settings.methods)
+        self._methods = ALWAYS_KNOWN | frozenset(settings.methods)
         self._counters = counters
         self._bearer = bearer
         self._recorder = recorder
@@ -181,7 +182,7 @@ class Gate:
     def hears(self, session_id: str, ids: Collection[str] = ()) -> Hears | None:
         """Return the filter of a stream's notifications, or None if all may pass. It depends on the stream's session
         and on the tasks (`ids`) that its requests name."""
-        return self._tasks.hears(session_id, ids) if self._guards else None
+        return partial(self._tasks.heard, session_id, ids) if self._guards else None
 
     def always_hears(self, session_id: str, ids: Collection[str] = ()) -> Hears:
         """Return a filter like that of `hears` for a standing stream. For each notification it asks the gate in force
@@ -233,7 +234,7 @@ class Gate:
     def _is_known(self, method: str, call: Call) -> bool:
         """Return whether the method is known to the revision or named by the configuration ([known-method])."""
         judged = self._guards or self._observes
-        return not judged or is_known(method, call.revision) or method in self._methods
+        return not judged or method in self._methods or is_known(method, call.revision)
 
     def _check_method(self, request: Request, call: Call) -> None:
         """Refuse a request whose method is unknown, or only resembles that of a guarded call ([known-method]). Raises
@@ -332,9 +333,9 @@ class Gate:
         if request.method == "tools/call":
             self._tasks.watch_answer(request, call, opened)
         # A caller that enforcement would refuse hears of no task once it is switched on.
-        if call.guarded is not None and (self._guards or call.observed is None):
+        is_shown = self._guards or call.observed is None
+        if request.method in MAY_NAME_TASKS and call.guarded is not None and is_shown:
             call.tasks = call.guarded.tasks
-        if call.tasks:
             self._tasks.named(call.session, call.tasks)
         call.proved = call.authority is not None
         id_on_record = opened.decided.call.id if opened is not None and opened.decided is not None else ""
@@ -411,7 +412,7 @@ class Gate:
             return self._lists.of(request.method, authority, token, *on_other)
         if pinned is not None and request.method in _HELLO:
             return pinned.hello
-        if call.guarded is None or not call.guarded.about_tasks or not self._guards:
+        if call.guarded is None or request.method not in MAY_NAME_TASKS or not self._guards:
             return call.edit
         try:
             return await self._tasks.edit(request, call.guarded, call)

@@ -42,7 +42,7 @@ from accredit.gateway.turns import in_turns, next_turn
 from accredit.jsonrpc.encode import INVALID_PARAMS
 from accredit.jsonrpc.frames import Notification, Request, Response
 from accredit.jsonrpc.input_required import shows_pages
-from accredit.jsonrpc.methods import LISTEN, TASK_CHANGES, TASKS, Era
+from accredit.jsonrpc.methods import MAY_NAME_TASKS, TASK_CHANGES, Era
 from accredit.limits import SHORT_MESSAGE_BYTES
 from accredit.policy import (
     Decision,
@@ -173,7 +173,7 @@ class Judge:
                 await self._pinned.check(request, call.way, call.token)
             if self._quotas.entries:
                 await self._take_quotas(request, call)
-        if self._guards and (request.method in TASKS or request.method == LISTEN):
+        if self._guards and request.method in MAY_NAME_TASKS:
             await self._by_token(request, call)
 
     async def _by_token(self, request: Request, call: Call) -> None:

@@ -112,7 +112,8 @@ class Tasks:
         id, era, session, inner = request.id, request.era, call.session, call.edit
         if opened is None and self.store is None:
             return
-        task = self._task_of(request, call) if may_announce(request) else None
+        # In the legacy era, a request has a flow only if it may be answered with a task (`request_state`).
+        task = self._task_of(request, call) if call.flow and may_announce(request) else None
         if opened is None and task is not None:
             opened = self.unrecorded.keep(OpenCall(self.unrecorded, None, id, session))
             call.open_calls.add(opened)
@@ -172,7 +173,7 @@ class Tasks:
 
     def named(self, session_id: str, ids: Collection[str]) -> None:
         """Remember that a session may receive notifications about these tasks."""
-        if session_id:
+        if session_id and ids:
             known = self._told.get(session_id) or set[bytes]()
             new = {_digest_of(id) for id in ids} - known
             if len(known) > MAX_TOLD_TASKS_OF_ALL // MAX_TASK_SESSIONS and not self._told.has_room(len(new)):
@@ -180,18 +181,14 @@ class Tasks:
             known |= set(islice(new, MAX_TOLD_TASKS - len(known)))
             self._told.put(session_id, known, len(known))
 
-    def hears(self, session_id: str, ids: Collection[str] = ()) -> Hears:
-        """Return the filter of one stream's notifications ([notifications]). `ids` are the tasks that the stream's
-        requests name."""
-
-        def hears(notification: Notification) -> Notification | None:
-            subject = subject_of(notification)
-            told = (self._told.get(session_id) if session_id else None) or ()
-            if subject is None or subject in ids or _digest_of(subject) in told:
-                return without_state(notification)
-            return None
-
-        return hears
+    def heard(self, session_id: str, ids: Collection[str], notification: Notification) -> Notification | None:
+        """Return a notification in the form in which a stream of a session receives it, or None if it does not
+        ([notifications]). `ids` are the tasks that the stream's requests name. May raise `FrameError`."""
+        subject = subject_of(notification)
+        told = (self._told.get(session_id) if session_id else None) or ()
+        if subject is None or subject in ids or _digest_of(subject) in told:
+            return without_state(notification)
+        return None
 
     async def _keep(
         self, id: MessageId, announcement: Announced, task: Task, session_id: str, outcome: Outcome

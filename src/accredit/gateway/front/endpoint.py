@@ -60,7 +60,7 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns, next_turn
 from accredit.gateway.upstream.reply import Backend
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, era_of_body, unmirrored_headers
+from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, unmirrored_headers
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.input_required import shows_pages
 from accredit.jsonrpc.methods import BATCH_REVISION, HEADERLESS_REVISION, LISTEN, Era
@@ -245,7 +245,7 @@ class Endpoint(Intake[Exchange]):
         call.revision = self._revision(client)
         message = await self._read(text, call, batches=call.revision == BATCH_REVISION)
         client.request_id = message.id if isinstance(message, Request) else None
-        era = call.era = Era.MODERN if head.is_modern else era_of_body(message)  # 5
+        era = call.era = Era.MODERN if head.is_modern else message.era  # 5
         client.stateless = era is Era.MODERN
         if era is Era.MODERN and isinstance(message, Request | Notification):
             check_agreement(message, head.headers)

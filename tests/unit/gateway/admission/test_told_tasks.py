@@ -23,7 +23,7 @@ def heard(held: tasks.Tasks, session: str, id: str) -> bool:
     text = b'{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"%b"}}' % id.encode()
     notification = decode_frame(text)
     assert isinstance(notification, Notification)
-    return held.hears(session)(notification) is not None
+    return held.heard(session, (), notification) is not None
 
 
 def test_a_session_hears_of_its_own_tasks_alone() -> None:

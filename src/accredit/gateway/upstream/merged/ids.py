@@ -31,11 +31,12 @@ from msgspec import Raw, Struct
 
 from accredit.base.caching import RecentlyUsed
 from accredit.canonical import decode_base64url, encode_base64url
-from accredit.errors import FrameError, MessageId
+from accredit.errors import MessageId
 from accredit.gateway.headers import SESSION_HEADER, RequestHead
 from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.era import VERSION_HEADER
-from accredit.jsonrpc.frames import Request, message_id
+from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.objects import as_id
 from accredit.limits import MAX_SESSION_ID_BYTES
 from accredit.rounds.sealing import KeyRing
 
@@ -76,8 +77,8 @@ def inner_id(id: MessageId | None) -> tuple[str, MessageId] | None:
         return None
     name, separator, text = id.partition(":")
     try:
-        own = message_id(Raw(text.encode())) if separator and text else None
-    except (FrameError, UnicodeEncodeError):
+        own = as_id(Raw(text.encode())) if separator and text else None
+    except UnicodeEncodeError:
         return None
     return (name, own) if own is not None and outer_id(name, own) == id else None
 
@@ -103,8 +104,8 @@ class ProgressTokens:
         try:
             text = token[_TAG_CHARS:].encode()
             tag = decode_base64url(token[:_TAG_CHARS])
-            return message_id(Raw(text)) if self._ring.has_tagged(tag, self._bound + text) else None
-        except (ValueError, FrameError):
+            return as_id(Raw(text)) if self._ring.has_tagged(tag, self._bound + text) else None
+        except ValueError:
             return None
 
 

@@ -42,10 +42,9 @@ from accredit.jsonrpc.frames import (
     Request,
     Success,
     member_id,
-    message_id,
 )
 from accredit.jsonrpc.methods import CANCELLED, META_PROGRESS, TASK_MEMBER, TASK_METHODS, TASK_NOTIFICATION
-from accredit.jsonrpc.objects import as_string, is_array, is_object, may_hold, may_name, members
+from accredit.jsonrpc.objects import as_string, is_array, is_object, may_hold, may_name, members, message_id
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import RELATED_TASK
 from accredit.limits import ITEMS_AT_ONCE, MAX_MERGED_ITEMS, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES

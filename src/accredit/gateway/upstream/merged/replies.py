@@ -45,10 +45,9 @@ from accredit.jsonrpc.frames import (
     decode_error,
     decode_frame,
     frame_of,
-    message_id,
 )
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
-from accredit.jsonrpc.objects import may_hold, unambiguous_members
+from accredit.jsonrpc.objects import may_hold, message_id, unambiguous_members
 from accredit.jsonrpc.sse import Event, SseParser, encode_event, pieces
 from accredit.jsonrpc.text import check_structures
 from accredit.limits import LONG_ANSWER_BYTES, SHORT_MESSAGE_BYTES

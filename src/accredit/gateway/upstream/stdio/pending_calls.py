@@ -32,7 +32,6 @@ from accredit.gateway.recording.open_calls import OpenCall, outcome_of, outcome_
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, error_frame
-from accredit.jsonrpc.ends import line_too_long
 from accredit.jsonrpc.frames import (
     Failure,
     Frame,
@@ -40,11 +39,11 @@ from accredit.jsonrpc.frames import (
     Request,
     Success,
     member_id,
-    message_id,
     progress_token,
 )
+from accredit.jsonrpc.lines import line_too_long
 from accredit.jsonrpc.methods import CANCELLED, Era
-from accredit.jsonrpc.objects import members, split_batch
+from accredit.jsonrpc.objects import members, message_id, split_batch
 from accredit.jsonrpc.responses import Answers, Edit, Expected
 from accredit.jsonrpc.text import check_structures
 from accredit.limits import LINE_END_BYTES, MAX_OPEN_REQUESTS, SHORT_MESSAGE_BYTES

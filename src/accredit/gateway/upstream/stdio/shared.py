@@ -49,9 +49,9 @@ from accredit.jsonrpc.encode import (
     to_json,
     with_members,
 )
-from accredit.jsonrpc.frames import Failure, Notification, Request, message_id, progress_token
+from accredit.jsonrpc.frames import Failure, Notification, Request, progress_token
 from accredit.jsonrpc.methods import LISTEN, META_LOG_LEVEL, META_PROGRESS, META_SUBSCRIPTION, Era
-from accredit.jsonrpc.objects import is_object, members
+from accredit.jsonrpc.objects import is_object, members, message_id
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import subject_of, subscribed_tasks, without_state
 from accredit.jsonrpc.text import check_structures
