@@ -19,7 +19,7 @@ from accredit.base.text import several
 from accredit.errors import ConfigurationError
 from accredit.keys.files import write_lines
 from accredit.ops.log_names import UNKNOWN_CALL, one_call
-from accredit.ops.log_place import as_configuration_errors, log_store
+from accredit.ops.log_place import LogSource, as_configuration_errors
 from accredit.ops.log_show import records_of
 from accredit.stores import LogStore
 from accredit.stores.audit_log.reading import LogReader
@@ -30,27 +30,25 @@ _SECONDS_A_DAY = 86_400
 _OTHER_LOG = "see that [attest] mode is not off, that calls were made, and that --store or --config names the gateway's"
 
 
-def run_export(
-    *, store: str | None, config: Path | None, out: Path | None, call: str | None, bundle: bool, wait: bool
-) -> int:
+def run_export(*, source: LogSource, out: Path | None, call: str | None, bundle: bool, wait: bool) -> int:
     """Run `accredit log export`; return the exit code. Raises `ConfigurationError`."""
     if bundle and call is None:
         raise ConfigurationError("--bundle is for one call", "name it with --call")
     if wait and not bundle:
         raise ConfigurationError("--wait is for the signature in a bundle", "add --bundle")
-    place = log_store(store, config)
+    place = source.place()
     if call is not None:
         return _export_call(place, call, out, bundle=bundle, wait=wait)
     empty = two_lines("the log is empty", _OTHER_LOG)
     return _write(place, out, lambda log: map(encode_envelope, _envelopes(log)), empty)
 
 
-def run_checkpoint(*, store: str | None, config: Path | None, out: Path | None) -> int:
+def run_checkpoint(*, source: LogSource, out: Path | None) -> int:
     """Run `accredit log checkpoint`: write the latest checkpoint of each writer, one a line; return the exit
     code. Raises `ConfigurationError`."""
     empty = two_lines("the log holds no checkpoint", _OTHER_LOG)
     counted: dict[str, int] = {}
-    code = _write(log_store(store, config), out, lambda log: map(encode_envelope, _latest(log, counted)), empty)
+    code = _write(source.place(), out, lambda log: map(encode_envelope, _latest(log, counted)), empty)
     for writer, records in counted.items():
         click.echo(
             f"note: none of writer {writer}, which has {several(records, 'record')}: nothing shows a cut of it",

@@ -19,7 +19,7 @@ from accredit.config import load
 from accredit.config.values import Url, WrongValue, check
 from accredit.errors import CollectorError, ConfigurationError, StoreUnavailable
 from accredit.limits import FOLLOW_SECONDS
-from accredit.ops.log_place import as_configuration_errors, log_store
+from accredit.ops.log_place import LogSource, as_configuration_errors
 from accredit.ops.log_sinks import CollectorLogs, LinesFile, Stdout, Target
 from accredit.stores import LogStore
 from accredit.stores.postgres.session import SchemaUnknown
@@ -37,17 +37,17 @@ _FAILURES = (OSError, CollectorError, StoreUnavailable)
 _SINK_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def run_follow(*, sink: str, form: Format, to: str | None, store: str | None, config: Path | None) -> int:
+def run_follow(*, sink: str, form: Format, to: str | None, source: LogSource) -> int:
     """Run `accredit log follow`; return the exit code. Raises `ConfigurationError`."""
     if not _SINK_NAME.fullmatch(sink):
         raise ConfigurationError("--sink: not a name", "write letters, digits, - and _: 64 at most")
-    return follow_log(log_store(store, config), sink, target_of(form, to, store, config))
+    return follow_log(source.place(), sink, target_of(form, to, source))
 
 
-def target_of(form: Format, to: str | None, store: str | None, config: Path | None) -> Target:
+def target_of(form: Format, to: str | None, source: LogSource) -> Target:
     """Return the target; for OTLP, the configuration's collector is the default. Raises `ConfigurationError`."""
-    if form == "otlp" and to is None and (store is None or config is not None):
-        to = load(config, os.environ, {}).config.telemetry.endpoint
+    if form == "otlp" and to is None and (source.store is None or source.config is not None):
+        to = load(source.config, os.environ, {}).config.telemetry.endpoint
     if form == "jsonl":
         if to is not None and "://" in to:
             raise ConfigurationError(f"--to {to}: lines go to a file", "name a file, or say --format otlp")

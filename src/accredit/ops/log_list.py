@@ -20,14 +20,7 @@ from accredit.base.text import one_line
 from accredit.errors import ConfigurationError
 from accredit.limits import FOLLOW_SECONDS, SHORT_ID_CHARS
 from accredit.ops.log_names import known_names, one_party
-from accredit.ops.log_place import (
-    as_configuration_errors,
-    gateway_names_in,
-    keys_to_show_with,
-    log_store,
-    moment,
-    people_to_show_with,
-)
+from accredit.ops.log_place import LogSource, as_configuration_errors, gateway_names_in, moment
 from accredit.ops.log_record import Names, drill_mark, id_with_name
 from accredit.ops.log_verify import ONE_CALL
 from accredit.policy.evidence import NO_EVIDENCE, Auditor, Evidence, who_allowed
@@ -123,19 +116,20 @@ class Judged(NamedTuple):
     evidence: Evidence | None = None
 
 
+def read_filter(*, after: str | None, before: str | None, **exact: str | None) -> Filter:
+    """Read the options that say which calls to list. Raises `ConfigurationError`."""
+    return Filter(
+        **exact,
+        after=None if after is None else moment("--after", after),
+        before=None if before is None else moment("--before", before),
+    )
+
+
 def run_list(
     *,
     file: Path | None,
-    store: str | None,
-    config: Path | None,
-    tool: str | None,
-    server: str | None,
-    principal: str | None,
-    agent: str | None,
-    decision: str | None,
-    outcome: str | None,
-    after: str | None,
-    before: str | None,
+    source: LogSource,
+    wanted: Filter,
     limit: int,
     follow: bool,
     key: Sequence[Path],
@@ -143,23 +137,12 @@ def run_list(
     root: Sequence[Path],
 ) -> int:
     """Run `accredit log list`; return the exit code. Raises `ConfigurationError`."""
-    wanted = Filter(
-        target=tool,
-        server=server,
-        principal_id=principal,
-        agent_id=agent,
-        verdict=decision,
-        outcome=outcome,
-        after=None if after is None else moment("--after", after),
-        before=None if before is None else moment("--before", before),
-    )
-    where = (str(file) if file is not None and config is None else store, config)  # a file's log is nobody's here
-    names, keys = {**gateway_names_in(key), **known_names(known, *where)}, keys_to_show_with(key, *where)
-    auditor = Auditor(people_to_show_with(root, *where), only_these=bool(root), now=unix_ms() // 1000)
-    listing = Listing(limit=limit, follow=follow, names=names, auditor=auditor, keys=keys)
-    if file is not None:
-        return show_bundle(file, wanted, listing)
-    return show_calls(log_store(store, config), wanted, listing)
+    if file is not None and source.config is None:
+        source = LogSource(str(file))  # a file's log is nobody's here
+    auditor = Auditor(source.people(root), only_these=bool(root), now=unix_ms() // 1000)
+    names = {**gateway_names_in(key), **known_names(known, source)}
+    listing = Listing(limit=limit, follow=follow, names=names, auditor=auditor, keys=source.keys(key))
+    return show_calls(source.place(), wanted, listing) if file is None else show_bundle(file, wanted, listing)
 
 
 def show_calls(store: LogStore, wanted: Filter, listing: Listing) -> int:

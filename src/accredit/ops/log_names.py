@@ -15,7 +15,7 @@ from accredit.config import load
 from accredit.console.names import known_names as own_names
 from accredit.keys import public_keys_in
 from accredit.keys.places import config_folder
-from accredit.ops.log_place import names_in
+from accredit.ops.log_place import LogSource, names_in
 from accredit.ops.log_record import Names
 from accredit.stores.audit_log.calls import read_call_records
 from accredit.stores.audit_log.proven import Prover
@@ -29,14 +29,14 @@ UNKNOWN_CALL = "`accredit log list` shows the ids of the calls that the log hold
 _UNKNOWN_PARTY = "`accredit log list --json` shows the ids of those who called"
 
 
-def known_names(paths: Iterable[Path], store: str | None, config: Path | None) -> Names:
+def known_names(paths: Iterable[Path], source: LogSource) -> Names:
     """Return the names in the given keys, and those that the person has given or has keys for (`console.names`). If the
     log is a configuration's, add the names in the keys beside that configuration.
 
     Raises `ConfigurationError`, but not for a file beside the configuration that is not a key.
     """
     names = {**own_names(config_folder(os.environ)), **names_in(paths)}
-    return names if store is not None else {**names_beside(load(config, os.environ, {}).file), **names}
+    return names if source.store is not None else {**names_beside(load(source.config, os.environ, {}).file), **names}
 
 
 def names_beside(configuration: Path | None) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -44,21 +44,50 @@ class _LoggedHead(Struct):
     head: str
 
 
-def log_store(store: str | None, config: Path | None) -> "LogStore":
-    """Return the store that holds the log: the named one, else the configuration's. Raises `ConfigurationError`."""
-    url = configuration.store_of(_load(config)) if store is None else stores.parse_store_url(store, Path.cwd())
-    if url.lasting is None:
-        raise ConfigurationError(
-            "a store in memory has no log",
-            "name the gateway's store with --store sqlite:///FILE, or its configuration with --config",
-        )
-    file = url.lasting.file
-    if file is not None and not os.path.lexists(file):
-        raise ConfigurationError(
-            f"no call is on record yet: {file} is not there",
-            "a gateway makes it when it starts (`accredit serve --config FILE`); --store names another gateway's store",
-        )
-    return url.lasting
+class LogSource(NamedTuple):
+    """Whose log a command is about: that of the named store, else that of the configuration."""
+
+    store: str | None = None
+    config: Path | None = None
+
+    def place(self) -> "LogStore":
+        """Return the store that holds the log. Raises `ConfigurationError`."""
+        named = self.store
+        url = configuration.store_of(_load(self.config)) if named is None else stores.parse_store_url(named, Path.cwd())
+        if url.lasting is None:
+            raise ConfigurationError(
+                "a store in memory has no log",
+                "name the gateway's store with --store sqlite:///FILE, or its configuration with --config",
+            )
+        file = url.lasting.file
+        if file is not None and not os.path.lexists(file):
+            raise ConfigurationError(
+                f"no call is on record yet: {file} is not there",
+                "a gateway makes it when it starts (`accredit serve --config FILE`); --store names another gateway's"
+                " store",
+            )
+        return url.lasting
+
+    def keys(self, paths: Sequence[Path]) -> list[LogKey | RecordKey]:
+        """Return the keys to verify shown calls with: the named keys if there are any, none if the store is named.
+        Otherwise return the keys of the configuration, if they are on this machine. Raises `ConfigurationError`."""
+        if paths or self.store is not None:
+            return [_public_key(path) for path in paths]
+        try:
+            return own_keys(_load(self.config))
+        except ConfigurationError:  # who has no key can still read
+            return []
+
+    def people(self, paths: Sequence[Path]) -> Mapping[HybridPublicKey, str]:
+        """Return the keys and names of people who may have allowed calls: the named keys, which may be none if the
+        store is named. Otherwise return the roots of the configuration, if they are on this machine. Raises
+        `ConfigurationError`."""
+        if paths or self.store is not None:
+            return people_in(paths)
+        try:
+            return configuration.roots_of(_load(self.config))
+        except ConfigurationError:
+            return {}
 
 
 @contextmanager
@@ -114,28 +143,6 @@ def own_keys(loaded: "Loaded") -> list[LogKey | RecordKey]:
     own = [public] if public is not None and (attest.key_file is not None or public.exists()) else []
     other = [Path(attest.signer_public_key_file)] if attest.signer_public_key_file is not None else []
     return [*map(_public_key, (*own, *other)), *configuration.trusted_log_keys(loaded)]
-
-
-def keys_to_show_with(paths: Sequence[Path], store: str | None, config: Path | None) -> list[LogKey | RecordKey]:
-    """Return the keys to verify shown calls with: the named keys if there are any, none if `store` is named. Otherwise
-    return the keys of the configuration, if they are on this machine. Raises `ConfigurationError`."""
-    if paths or store is not None:
-        return [_public_key(path) for path in paths]
-    try:
-        return own_keys(_load(config))
-    except ConfigurationError:  # who has no key can still read
-        return []
-
-
-def people_to_show_with(paths: Sequence[Path], store: str | None, config: Path | None) -> Mapping[HybridPublicKey, str]:
-    """Return the keys and names of people who may have allowed calls: the named keys, which may be none if `store` is
-    named. Otherwise return the roots of the configuration, if they are on this machine. Raises `ConfigurationError`."""
-    if paths or store is not None:
-        return people_in(paths)
-    try:
-        return configuration.roots_of(_load(config))
-    except ConfigurationError:
-        return {}
 
 
 def keys_by_kind(

@@ -8,16 +8,16 @@ import click
 from accredit.attest import timestamp
 from accredit.base.text import several
 from accredit.keys import load_log_signer
-from accredit.ops.log_place import as_configuration_errors, keys_to_show_with, log_store, moment
+from accredit.ops.log_place import LogSource, as_configuration_errors, moment
 from accredit.stores import LogStore
 from accredit.terminal.output import print_result, say
 from accredit.terminal.progress import Progress
 
 
-def run_prune(*, before: str, key: Path, store: str | None, config: Path | None) -> int:
+def run_prune(*, before: str, key: Path, source: LogSource) -> int:
     """Run `accredit log prune`; return the exit code. Raises `ConfigurationError`."""
-    trusted = keys_to_show_with((), store if config is None else None, config)  # other keys that sign it
-    place, before_ms, signer = log_store(store, config), moment("--before", before), load_log_signer(key)
+    trusted = (source if source.config is None else LogSource(config=source.config)).keys(())  # others that sign it
+    place, before_ms, signer = source.place(), moment("--before", before), load_log_signer(key)
     with as_configuration_errors():
         with place.open_log():
             pass  # what is no log is refused, not made into one

@@ -8,13 +8,7 @@ import msgspec
 from accredit.attest import CallRecord, Envelope, Stored, decode_statement
 from accredit.base.clock import unix_ms
 from accredit.ops.log_names import known_names, one_call
-from accredit.ops.log_place import (
-    as_configuration_errors,
-    gateway_names_in,
-    keys_to_show_with,
-    log_store,
-    people_to_show_with,
-)
+from accredit.ops.log_place import LogSource, as_configuration_errors, gateway_names_in
 from accredit.ops.log_record import envelope_fault, print_evidence, print_record, signature_words
 from accredit.policy.evidence import NO_EVIDENCE, Auditor
 from accredit.stores.audit_log.reading import LogReader
@@ -24,16 +18,15 @@ from accredit.terminal.output import print_result
 def run_show(
     *,
     call_id: str,
-    store: str | None,
-    config: Path | None,
+    source: LogSource,
     key: Sequence[Path],
     known: Sequence[Path],
     root: Sequence[Path],
 ) -> int:
     """Run `accredit log show`; return the exit code. Raises `ConfigurationError`."""
-    names = {**gateway_names_in(key), **known_names(known, store, config)}
-    trusted, people = keys_to_show_with(key, store, config), people_to_show_with(root, store, config)
-    with as_configuration_errors(), log_store(store, config).open_log() as log:
+    names = {**gateway_names_in(key), **known_names(known, source)}
+    trusted, people = source.keys(key), source.people(root)
+    with as_configuration_errors(), source.place().open_log() as log:
         whole_id = one_call(log, call_id)
         if whole_id is None:
             return 1

@@ -24,15 +24,14 @@ from accredit.base.text import several
 from accredit.errors import AttestationError, ConfigurationError
 from accredit.limits import MAX_ATTESTATION_BYTES
 from accredit.ops.log_place import (
+    LogSource,
     as_configuration_errors,
     checkpoints,
     explain_damage,
     gateway_names_in,
     lines,
-    log_store,
     names_in,
     people_in,
-    people_to_show_with,
     public_keys,
 )
 from accredit.ops.log_record import Names, print_evidence
@@ -77,8 +76,7 @@ class ProofRequirements(NamedTuple):
 def run_verify(
     *,
     file: Path | None,
-    store: str | None,
-    config: Path | None,
+    source: LogSource,
     key: Sequence[Path],
     since: Sequence[Path],
     root: Sequence[Path],
@@ -93,27 +91,20 @@ def run_verify(
     wanted = ProofRequirements(root, require_proofs, no_proofs, target)
     if file is not None:
         names = {**gateway_names_in(key), **names_in(known)}
-        return verify_file(file, key, since, wanted, names=names, config=config)
-    return verify_store(store, key, since, wanted, config=config)
+        return verify_file(file, key, since, wanted, names=names, config=source.config)
+    return verify_store(source, key, since, wanted)
 
 
-def verify_store(
-    store: str | None,
-    keys: Sequence[Path],
-    since: Sequence[Path],
-    wanted: ProofRequirements,
-    *,
-    config: Path | None,
-) -> int:
+def verify_store(source: LogSource, keys: Sequence[Path], since: Sequence[Path], wanted: ProofRequirements) -> int:
     """Verify a store's log; return the exit code. Raises `ConfigurationError`.
 
     If the store is named, the keys or the configuration must be named, too: keys of a configuration in the current
     folder are not trusted then.
     """
-    place = log_store(store, config)
-    trusted, kept = public_keys(keys, config, look_here=store is None), checkpoints(since)
+    place = source.place()
+    trusted, kept = public_keys(keys, source.config, look_here=source.store is None), checkpoints(since)
     opened = place.open_log()
-    judge = None if wanted.nothing else _judge(people_to_show_with(wanted.roots, store, config), wanted)
+    judge = None if wanted.nothing else _judge(source.people(wanted.roots), wanted)
     with (
         as_configuration_errors(),
         explain_damage(place),

@@ -21,7 +21,7 @@ from accredit.gateway import GatewaySettings
 from accredit.gateway.settings import ApiUpstream
 from accredit.limits import MAX_RECORDED_CHAINS
 from accredit.ops.log_names import known_names
-from accredit.ops.log_place import as_configuration_errors, log_store, moment, public_keys
+from accredit.ops.log_place import LogSource, as_configuration_errors, moment, public_keys
 from accredit.ops.log_record import Names, id_with_name
 from accredit.policy.drill import is_drill
 from accredit.policy.replaying import OPEN, ReplayConfiguration, Replayer, ServerTerms, TokenTerms, was_allowed
@@ -88,7 +88,8 @@ def run_replay(*, config: Path, since: str | None, key: Sequence[Path]) -> int:
     loaded = load(config, os.environ, {})
     again, found = Replayer(_collect_terms(loaded)), _Found()
     first = "" if since is None else timestamp(moment("--since", since))
-    store, trusted = log_store(None, config), public_keys(key, config)
+    source, trusted = LogSource(config=config), public_keys(key, config)
+    store = source.place()
     progress = Progress("deciding again", unit="entries")
     with (
         as_configuration_errors(),
@@ -106,7 +107,7 @@ def run_replay(*, config: Path, since: str | None, key: Sequence[Path]) -> int:
                 found.open.setdefault(verdict.open, RefusedCalls()).add(record)
             else:
                 found.add(record, verdict.allows, verdict.error)
-    names = known_names((), None, config)
+    names = known_names((), source)
     print_result(_members(found, names, prover.left))
     for line in _lines(found, names, prover.left):
         say(line)

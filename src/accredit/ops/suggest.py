@@ -35,7 +35,7 @@ from accredit.keys.load import PUBLIC_SUFFIX
 from accredit.keys.places import agent_folders, config_folder
 from accredit.limits import SHORT_ID_CHARS
 from accredit.ops.log_names import known_names
-from accredit.ops.log_place import as_configuration_errors, log_store, moment, public_keys
+from accredit.ops.log_place import LogSource, as_configuration_errors, moment, public_keys
 from accredit.ops.log_record import Names, id_with_name
 from accredit.policy.suggesting import WHY, Deployment, Grant, RefusedCalls, Suggester, Suggestion, Table
 from accredit.ratify.scopes import is_sensitive
@@ -57,13 +57,18 @@ def run_suggest(*, since: str | None, config: Path | None, key: Sequence[Path]) 
     loaded = load(config, os.environ, {})
     suggester = Suggester(deployment_of(loaded))
     first = "" if since is None else timestamp(moment("--since", since))
-    trusted = public_keys(key, config)
+    trusted, place = public_keys(key, config), LogSource(config=config).place()
     progress = Progress("reading the log", unit="entries")
-    with as_configuration_errors(), Verifiers(trusted) as examiner, log_store(None, config).open_log() as log, progress:
+    with (
+        as_configuration_errors(),
+        Verifiers(trusted) as examiner,
+        place.open_log() as log,
+        progress,
+    ):
         prover = Prover(trusted, examiner)
         for _, record, _ in prover.records(progress.over(log.newest_first()), partial(is_decision_since, first)):
             suggester.add(record)
-    found, names = suggester.suggestion(), known_names((), None, config)
+    found, names = suggester.suggestion(), known_names((), LogSource(config=config))
     lines = Lines(found, names, prover.left, find_public_keys(os.environ, loaded.file))
     print_result(lines.members())
     for line in lines.text():

@@ -34,7 +34,7 @@ from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile, LockedKeyFile, read_key, read_private_key
 from accredit.keys.places import config_folder, desk_log, desk_socket, desk_sockets, runtime_folder, state_folder
 from accredit.ops.log_names import known_names as log_names
-from accredit.ops.log_place import as_configuration_errors, log_store, people_to_show_with, public_keys
+from accredit.ops.log_place import LogSource, as_configuration_errors, public_keys
 from accredit.ops.own_gateways import OwnGateway, names_here, own_gateways
 from accredit.stores import LogStore, parse_store_url
 from accredit.terminal.output import print_result, say, tell
@@ -155,7 +155,8 @@ def _known_addresses(folder: Path, gateways: Sequence[OwnGateway]) -> Mapping[st
 
 def _run_read_only_desk(port: int, store: str | None, config: Path | None, *, wants_browser: bool) -> int:
     """Show a log, without any key, until stopped; return the exit code. Raises `ConfigurationError`."""
-    place = log_store(store, config)
+    source = LogSource(store, config)
+    place = source.place()
     with as_configuration_errors(), place.open_log():
         pass  # a log that is not there is told now
     keys: list[LogKey | RecordKey] = [*gateway_keys(config_folder(os.environ))]
@@ -164,9 +165,8 @@ def _run_read_only_desk(port: int, store: str | None, config: Path | None, *, wa
     folder = runtime_folder(os.environ)
     make_own_folder(folder)
     server = PageServer(port, os.environ, folder, _print_link, wants_browser=wants_browser)
-    names = log_names((), store, config)
-    people = people_to_show_with((), store, config)
-    pages = LogPages(place, lambda: {**names, **known_names(config_folder(os.environ))}, keys, people)
+    names = log_names((), source)
+    pages = LogPages(place, lambda: {**names, **known_names(config_folder(os.environ))}, keys, source.people(()))
     gateways: Mapping[str, str] = _own_address(config) if store is None else {}
     return asyncio.run(run_read_only(server, pages, lambda: gateways))
 

@@ -2,7 +2,7 @@
 
 from click import Choice, IntRange
 
-from accredit.cli.declare import Command, Group, argument, flag, option
+from accredit.cli.declare import Command, Group, OptionGroup, argument, flag, option
 from accredit.cli.options import CONFIG, JSON, JSON_ANYWAY, KEYS, SINCE, server_names
 from accredit.cli.standard import READ, READ_SECRET, WRITE, OnlyFile
 
@@ -60,6 +60,7 @@ _STORE = option(
     metavar="URL",
     help="The log: sqlite:///FILE, or postgresql://USER@HOST/DATABASE; else the configuration's.",
 )
+_SOURCE = OptionGroup("source", "accredit.ops.log_place:LogSource", (_STORE, CONFIG))
 _KNOWN = option(
     "--known", metavar="PUB", multiple=True, type=READ, help="A public key; its name is shown with its id. Repeatable."
 )
@@ -85,6 +86,21 @@ ENDINGS = (
     "open",
 )
 _TIME = "2026-08-01T12:00:00Z, or 7d (seven days ago)"
+
+_FILTER = OptionGroup(
+    "wanted",
+    "accredit.ops.log_list:read_filter",
+    (
+        option("--tool", "target", metavar="NAME", help="Calls of this target."),
+        option("--server", metavar="NAME", shell_complete=server_names, help="Calls of this server of [servers]."),
+        option("--principal", "principal_id", metavar="ID", help="Calls of this principal: the id, or its beginning."),
+        option("--agent", "agent_id", metavar="ID", help="Calls of this agent: the id, or its beginning."),
+        option("--decision", "verdict", type=Choice(("allow", "deny", "challenge")), help="Calls with this decision."),
+        option("--outcome", metavar="STATUS", type=Choice(ENDINGS), help="Calls with this status; or open."),
+        option("--after", metavar="TIME", help=f"Since then: {_TIME}."),
+        option("--before", metavar="TIME", help="Until then."),
+    ),
+)
 
 _list = Command(
     "list",
@@ -112,16 +128,8 @@ _list = Command(
         argument(
             "file", metavar="FILE", type=READ, help="A call that `log export --bundle` wrote, in place of a store."
         ),
-        _STORE,
-        CONFIG,
-        option("--tool", metavar="NAME", help="Calls of this target."),
-        option("--server", metavar="NAME", shell_complete=server_names, help="Calls of this server of [servers]."),
-        option("--principal", metavar="ID", help="Calls of this principal: the id, or its beginning."),
-        option("--agent", metavar="ID", help="Calls of this agent: the id, or its beginning."),
-        option("--decision", type=Choice(("allow", "deny", "challenge")), help="Calls with this decision."),
-        option("--outcome", metavar="STATUS", type=Choice(ENDINGS), help="Calls with this status; or open."),
-        option("--after", metavar="TIME", help=f"Since then: {_TIME}."),
-        option("--before", metavar="TIME", help="Until then."),
+        _SOURCE,
+        _FILTER,
         option("--limit", "-n", metavar="N", type=IntRange(1), default=50, help="At most so many."),
         flag("--follow", "-f", help="Also show each new call; Ctrl-C ends it."),
         KEYS,
@@ -150,8 +158,7 @@ _show = Command(
             required=True,
             help="The call's id, or its beginning; see `accredit log list`.",
         ),
-        _STORE,
-        CONFIG,
+        _SOURCE,
         KEYS,
         _KNOWN,
         _ROOT,
@@ -182,8 +189,7 @@ _verify = Command(
     """,
     [
         argument("file", metavar="FILE", type=READ, help="What `log export` wrote, in place of a store; - for stdin."),
-        _STORE,
-        CONFIG,
+        _SOURCE,
         KEYS,
         option(
             "--since",
@@ -213,8 +219,7 @@ _export = Command(
     accredit log export --call 0123456789abcdef0123456789abcdef --bundle --out call.json
     """,
     [
-        _STORE,
-        CONFIG,
+        _SOURCE,
         _OUT,
         option("--call", metavar="ID", help="Only this call's: the id, or its beginning."),
         flag("--bundle", help="With --call: one object, with certificates and checkpoint."),
@@ -256,8 +261,7 @@ _follow = Command(
             metavar="FILE|URL",
             help="A file to append to, else stdout; for otlp a collector's URL, else telemetry.endpoint.",
         ),
-        _STORE,
-        CONFIG,
+        _SOURCE,
         JSON_ANYWAY,
     ],
     run="accredit.ops.log_follow:run_follow",
@@ -271,7 +275,7 @@ _checkpoint = Command(
 
     accredit log checkpoint --out yesterday.checkpoint
     """,
-    [_STORE, CONFIG, _OUT, JSON_ANYWAY],
+    [_SOURCE, _OUT, JSON_ANYWAY],
     run="accredit.ops.log_export:run_checkpoint",
 )
 
@@ -295,8 +299,7 @@ _prune = Command(
             type=READ_SECRET,
             help="The gateway's private key, which signs the note.",
         ),
-        _STORE,
-        CONFIG,
+        _SOURCE,
         JSON,
     ],
     run="accredit.ops.log_prune:run_prune",
