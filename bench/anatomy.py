@@ -46,9 +46,17 @@ NO_REWRITES = {
 RECORDS = '[attest]\nmode = "durable"\n'
 WARMING_CALLS = 3
 WAIT_SECONDS = 10.0
-AIMS = {"files": 35, "splits of params": 1, "decodes": 15, "rewrites of its text": 1}
-REACHED = {"files": 67, "splits of params": 1, "decodes": 15, "encodes": 6, "rewrites of its text": 1}
-"""What may only fall: lower these when it has. Of files, some runs enter one more than others."""
+AIMS = {"files": 35, "changes of file": 220, "splits of params": 1, "decodes": 15, "rewrites of its text": 1}
+REACHED = {
+    "files": 64,
+    "changes of file": 300,
+    "splits of params": 1,
+    "decodes": 15,
+    "encodes": 6,
+    "rewrites of its text": 1,
+}
+"""What may only fall: lower these when it has. A run may count some ten changes more than another, and a file: an
+earlier connection ends meanwhile, on a busy machine."""
 
 
 class Anatomist:
