@@ -4,7 +4,7 @@ import pytest
 
 from accredit.errors import FrameError
 from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.input_required import MAX_INPUT_REQUESTS, check_input_required
+from accredit.jsonrpc.input_required import MAX_INPUT_REQUESTS, check_input_required, shows_pages
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.requests import decode_request
 
@@ -159,3 +159,11 @@ def test_more_input_requests_than_anybody_answers_are_refused_unread() -> None:
 
     check(entries(MAX_INPUT_REQUESTS), asked('{"elicitation":{}}'))
     assert "more than 1024" in refused(entries(MAX_INPUT_REQUESTS + 1), asked('{"elicitation":{}}'))
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "can"),
+    [(ALL, True), ('{"elicitation":{}}', False), ('{"elicitation":"url"}', False), ("{}", False), (None, False)],
+)
+def test_a_page_is_shown_only_by_a_client_that_declares_it(capabilities: str | None, can: bool) -> None:
+    assert shows_pages(asked(capabilities)) is can

@@ -11,8 +11,9 @@ from msgspec import Raw
 
 from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
-from accredit.jsonrpc.frames import Notification, Success
+from accredit.jsonrpc.frames import Notification, Request, Success
 from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.tasks import (
     MAX_TASK_ID_CHARS,
     Announced,
@@ -20,8 +21,10 @@ from accredit.jsonrpc.tasks import (
     check_about,
     filter_tasks,
     subject_of,
+    subscribed_tasks,
     without_state,
 )
+from accredit.limits import MAX_SPLIT_BYTES
 
 NAMES = st.sampled_from(
     ["task", "taskId", "TaskId", "resultType", "content", "ttl", "ttlMs", "tasks", "_meta", "status"]
@@ -114,3 +117,62 @@ def test_an_answer_about_another_task_is_none() -> None:
             check_about(raw(result), "a")
     check_about(raw({"taskId": "a", "content": []}), "a")
     check_about(raw({"_meta": {"io.modelcontextprotocol/related-task": {"taskId": "a"}}}), "a")
+
+
+def told(method: str, params: str) -> Notification | Request:
+    id = '"id":1,' if method == "subscriptions/listen" else ""
+    frame = decode_request(f'{{"jsonrpc":"2.0",{id}"method":"{method}","params":{params}}}'.encode())
+    assert not isinstance(frame, tuple)
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("params", "ids"),
+    [
+        ('{"notifications":{"taskIds":["a",1,"b"]}}', ("a", "b")),
+        ('{"notifications":{"taskIds":"a"}}', ()),
+        ('{"notifications":["a"],"taskIds":["a"]}', ()),
+        ('{"notifications":{}}', ()),
+        ("{}", ()),
+    ],
+)
+def test_who_listens_to_tasks_names_them__others_would_hear_of_a_task_that_is_not_theirs(
+    params: str, ids: tuple[str, ...]
+) -> None:
+    frame = told("subscriptions/listen", params)
+    assert isinstance(frame, Request)
+    assert subscribed_tasks(frame) == ids
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "subject"),
+    [
+        ("notifications/tasks", '{"taskId":"a","status":"working"}', "a"),
+        ("notifications/tasks", '{"status":"working"}', ""),
+        ("notifications/message", '{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"a"}}}', "a"),
+        ("notifications/message", '{"data":"x"}', None),
+        ("notifications/tasks", '{"taskId":"a","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"b"}}}', ""),
+    ],
+)
+def test_a_notification_says_which_task_it_is_about__it_goes_to_whose_that_is(
+    method: str, params: str, subject: str | None
+) -> None:
+    frame = told(method, params)
+    assert isinstance(frame, Notification)
+    assert subject_of(frame) == subject
+
+
+def test_a_notification_loses_a_state_that_nobody_sealed() -> None:
+    frame = told("notifications/tasks", '{"taskId":"a","requestState":"s"}')
+    assert isinstance(frame, Notification)
+    assert b"requestState" not in without_state(frame).text
+    plain = told("notifications/tasks", '{"taskId":"a"}')
+    assert isinstance(plain, Notification)
+    assert without_state(plain) is plain
+
+
+def test_a_list_that_is_too_long_to_be_split_breaks_a_bound() -> None:
+    text = b'{"tasks":["' + b"x" * MAX_SPLIT_BYTES + b'"]}'
+    with pytest.raises(FrameError, match="a list of more than") as refused:
+        at_one_go(filter_tasks(Success(1, Raw(text), b'{"result":' + text + b"}"), lambda _: True))
+    assert refused.value.bound
