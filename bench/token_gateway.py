@@ -39,7 +39,12 @@ def token(folder: Path, number: int) -> str:
     """A good token, another one for each number."""
     now = unix_seconds()
     grant = SessionGrant(
-        subject="agent", audience="bench", issued_at=now, expires_at=now + 3_600, token_id=f"{number:032d}"
+        issuer="accredit",
+        subject="agent",
+        audience="bench",
+        issued_at=now,
+        expires_at=now + 3_600,
+        token_id=f"{number:032d}",
     )
     return issue_session_token(load_token_key(folder / "tokens.key"), grant)
 

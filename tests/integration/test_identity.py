@@ -24,7 +24,7 @@ from accredit.keys import make_token_key
 from accredit.policy import Catalog, Entry
 from accredit.stores import MemoryStore, RevocationLists
 
-pytestmark = pytest.mark.holds("tokens/identity")
+pytestmark = pytest.mark.holds("tokens/issued")
 
 KEY = make_token_key()
 CALL = {"name": "list_inbox", "arguments": {}}

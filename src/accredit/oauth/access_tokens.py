@@ -23,8 +23,8 @@ from msgspec import UNSET, Meta, Struct
 from accredit.errors import InvalidToken
 from accredit.limits import MAX_SAFE_INTEGER
 from accredit.tokens.claims import NOT_JSON, claimed_issuer, take_apart
+from accredit.tokens.issued import sign_token
 from accredit.tokens.key_sets import KeySet
-from accredit.tokens.session import sign
 from accredit.tokens.verify import TOKEN_LEEWAY_SECONDS
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ _read_type = msgspec.json.Decoder(_Type).decode
 
 def mint_access_token(key: "EllipticCurvePrivateKey", token: FrontToken) -> str:
     """Return a signed access token. Raises `ConfigurationError` for a key of another curve."""
-    return sign(key, token, TYPE)
+    return sign_token(key, token, TYPE)
 
 
 def is_front_token(text: str, issuer: str) -> bool:

@@ -79,7 +79,7 @@ from accredit.policy.drill import DRILLS
 from accredit.policy.facts import CONTEXT_NAMES
 from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.quotas import QuotaCaller, QuotaReached, Taken
-from accredit.policy.tasks import ONE_SERVER, TaskScope, facts_of_call_that_made, read_made_by, task_key
+from accredit.policy.tasks import ONE_SERVER, TaskScope, facts_of_call_that_made, read_made_by
 from accredit.policy.uses import Uses
 from accredit.ports import Spending, Task
 from accredit.ratify import (
@@ -395,7 +395,7 @@ class ProofCheck:
         owner = self._place.owner(bundle.delegations[-1].issuer_id, bundle.agent_id, self._token)
         task: Task | None = None
         for id in self._tasks:
-            stored = yield FindTask(task_key(self._place.name, id))
+            stored = yield FindTask(self._place.key(id, self._call.session_id))
             if stored is not None and not isinstance(stored, Task):
                 raise TypeError("the store gave no answer")
             if stored is None or not owner.has(stored, self._place.server_of(id)):

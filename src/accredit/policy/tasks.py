@@ -47,14 +47,20 @@ _decode = msgspec.json.Decoder(CreatingCall).decode
 
 
 class TaskScope(NamedTuple):
-    """The scope of task ids. `name` distinguishes servers and sessions. `server` is the server's name if there are
+    """The scope of a server's task ids. `name` distinguishes servers. `server` is the server's name if there are
     several, else "". At the merged endpoint (`merged`) it is not used: there, the name of a tool or task shows which
-    server it is from. With `by_token`, tasks belong to tokens' subjects, and proofs are ignored."""
+    server it is from. With `by_token`, tasks belong to tokens' subjects, and proofs are ignored. With `apart`, each
+    session has tasks of its own, and `apart` distinguishes this process from those before it."""
 
     name: str = ""
     server: str = ""
     merged: bool = False
     by_token: bool = False
+    apart: str = ""
+
+    def key(self, id: str, session_id: str = "") -> bytes:
+        """Return the 32 bytes under which a task of a client in this session is stored."""
+        return task_key(f"{self.name}{self.apart}/{session_id}" if self.apart else self.name, id)
 
     def server_of(self, named: str) -> str:
         """Return the name of the server that a tool or a task belongs to."""

@@ -6,8 +6,7 @@
 - `introspection`: asking an issuer about tokens that are not JWTs
 - `verify`: the verifier and its cache, and what a valid token may do
 - `challenges`: the headers and the metadata document for clients
-- `session`: tokens that accredit issues itself
-- `identity`: the gateway's statement to the server behind it
+- `issued`: tokens that accredit issues itself, to clients and to the server behind it
 - `access`: tokens that the gateway gets for that server
 """
 
@@ -32,10 +31,9 @@ from accredit.tokens.carried import (
 )
 from accredit.tokens.challenges import challenge, metadata, metadata_paths, metadata_url
 from accredit.tokens.claims import Claims, VerifiedToken
-from accredit.tokens.identity import IdentityGrant, issue_identity_token
 from accredit.tokens.introspection import Introspection
+from accredit.tokens.issued import IdentityGrant, SessionGrant, issue_session_token, public_jwk, sign_token
 from accredit.tokens.key_sets import ALGORITHMS, KeySet, read_key_set, read_public_key
-from accredit.tokens.session import SessionGrant, issue_session_token, public_jwk
 from accredit.tokens.verify import (
     Issuer,
     TokenVerifier,
@@ -75,7 +73,6 @@ __all__ = [
     "error_word",
     "exchangeable",
     "find_tokens",
-    "issue_identity_token",
     "issue_session_token",
     "may_use",
     "metadata",
@@ -86,6 +83,7 @@ __all__ = [
     "read_access_token",
     "read_key_set",
     "read_public_key",
+    "sign_token",
     "subject_key",
     "without_authorization",
     "without_tokens",

@@ -148,6 +148,24 @@ class VerifiedToken(Struct, frozen=True):
     introspected: bool = False
     client: str | None = None
 
+    @classmethod
+    def of(cls, claims: Claims, sha256: bytes, kid: str | None, *, introspected: bool = False) -> "VerifiedToken":
+        """Return the content of a token whose claims were verified. `sha256` is that of its text."""
+        return cls(
+            issuer=claims.iss,
+            subject=claims.sub,
+            expires_at=int(claims.exp),
+            sha256=sha256.hex(),
+            jti=claims.jti,
+            kid=kid,
+            scopes=claims.scopes,
+            allowed_tools=None if claims.allowed_tools is None else frozenset(claims.allowed_tools),
+            denied_tools=frozenset(claims.denied_tools),
+            policy_digest=claims.policy_digest,
+            session=claims.session,
+            introspected=introspected,
+        )
+
 
 class _Issued(Struct, frozen=True):
     iss: str

@@ -159,7 +159,7 @@ class TokenVerifier:
         """Check the claims in the issuer's answer about a token ([audience] and [scopes]). Raises `InvalidToken` or
         `InsufficientScope`."""
         _check_claims(claims, presented.issuer, now)
-        token = _verified_token(claims, _sha256(presented.text), None, introspected=True)
+        token = VerifiedToken.of(claims, _sha256(presented.text), None, introspected=True)
         _check_use(token, presented.issuer, now)
         return token
 
@@ -170,24 +170,7 @@ def _verify_presented(presented: UnverifiedToken, keys: KeySet, sha256: bytes, n
     keys.check_signature(compact)
     claims = read_claims(compact.claims)
     _check_claims(claims, presented.issuer, now)
-    return _verified_token(claims, sha256, compact.kid)
-
-
-def _verified_token(claims: Claims, sha256: bytes, kid: str | None, *, introspected: bool = False) -> VerifiedToken:
-    return VerifiedToken(
-        issuer=claims.iss,
-        subject=claims.sub,
-        expires_at=int(claims.exp),
-        sha256=sha256.hex(),
-        jti=claims.jti,
-        kid=kid,
-        scopes=claims.scopes,
-        allowed_tools=None if claims.allowed_tools is None else frozenset(claims.allowed_tools),
-        denied_tools=frozenset(claims.denied_tools),
-        policy_digest=claims.policy_digest,
-        session=claims.session,
-        introspected=introspected,
-    )
+    return VerifiedToken.of(claims, sha256, compact.kid)
 
 
 def _check_use(token: VerifiedToken, issuer: Issuer, now: int) -> None:

@@ -42,7 +42,7 @@ from accredit.limits import MAX_TASKS_PER_OWNER, TASK_SECONDS
 from accredit.policy import refusals
 from accredit.policy.agent_call import AgentCall
 from accredit.policy.drill import is_drill
-from accredit.policy.tasks import Owner, TaskScope, encode_task_facts, read_made_by, task_key, with_skill
+from accredit.policy.tasks import Owner, TaskScope, encode_task_facts, read_made_by, with_skill
 from accredit.ports import Task, TaskStore
 
 USED_TASK_SECONDS = 604_800
@@ -113,7 +113,7 @@ class A2aGate(CallGate):
         except StoreUnavailable as error:
             report_fault(call.guarded, error)
             raise refusals.no_decision(call.guarded, None) from None
-        return only_own(judged, lambda id: task_key(place.name, id) in own, len(own), whole=whole)
+        return only_own(judged, lambda id: place.key(id) in own, len(own), whole=whole)
 
     async def _refusal_besides(self, guarded: AgentCall, call: Call) -> AccreditError | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return why an allowed request is refused all the same ([push] to [skills])."""
@@ -152,7 +152,7 @@ class A2aGate(CallGate):
         """Check whose the conversation is that a request names ([context]), and remember it longer if a message does.
         Raises `AnswerError` and `StoreUnavailable`."""
         place, now = self._contexts, unix_seconds()
-        key = task_key(place.name, guarded.context)
+        key = place.key(guarded.context)
         known = await self._remembered.find(key, now=now)
         if known is None and self._agent.client_contexts:
             if guarded.sends:
@@ -166,7 +166,7 @@ class A2aGate(CallGate):
     async def _go_on(self, guarded: AgentCall, call: Call) -> None:
         """Note the skill by which a message continues a task ([skills]). Raises `AnswerError`, `TokenError` and
         `StoreUnavailable`."""
-        key = task_key(self.place.name, guarded.continued)
+        key = self.place.key(guarded.continued)
         for _ in range(GO_ON_TRIES):
             now = unix_seconds()
             known = await self._remembered.find(key, now=now)
@@ -188,7 +188,7 @@ class A2aGate(CallGate):
         now, chain = unix_seconds(), call.authority.chain if call.authority is not None else ()
         made = encode_task_facts({}, guarded.digest, guarded.arguments, chain)
         task = Task(self._owner(place, call), guarded.method, guarded.target if guarded.sends else "", made, "")
-        key = task_key(place.name, id)
+        key = place.key(id)
         kept = await self._remembered.keep(key, task, keep_until=now + TASK_SECONDS, now=now)
         if kept.owner != task.owner and not self.policy.observes:
             raise AnswerError("a task or a context of another")

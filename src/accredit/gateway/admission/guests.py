@@ -40,7 +40,7 @@ from accredit.limits import MAX_CACHED_TOKENS
 from accredit.oauth.access_tokens import FrontToken, is_front_token, verify_access_token
 from accredit.policy import LISTS, Decision, Entry, GuardedCall, Policy, refusals
 from accredit.policy.guarded_call import call_of_platform
-from accredit.policy.tasks import TaskScope, task_key
+from accredit.policy.tasks import TaskScope
 from accredit.ports import DoorStore, Grant, Login, TaskStore
 from accredit.ratify import (
     CallFacts,
@@ -290,7 +290,7 @@ class Guests:
         """Return the scope of the tool whose task is to be changed; "" for other requests about tasks."""
         if call.method not in TASK_CHANGES or self._tasks is None:
             return ""
-        task = await self._tasks.find(task_key(place.name, call.target), now=self._clock())
+        task = await self._tasks.find(place.key(call.target, call.session_id), now=self._clock())
         entry = self._policy.catalog.find(task.method, task.target) if task is not None else None
         return entry.scope if entry is not None else ""
 

@@ -24,7 +24,7 @@ from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.requests import Batch
 from accredit.policy.passing import CallerIdentity
-from accredit.tokens import IdentityGrant, issue_identity_token, public_jwk
+from accredit.tokens import IdentityGrant, public_jwk, sign_token
 
 IDENTITY_SECONDS = 60
 """The lifetime of the gateway's token for the server behind it: long enough for a slow server whose clock is slightly
@@ -50,11 +50,13 @@ class Identity:
         if speaker is None:
             return []
         authority, token, now = speaker.authority, speaker.token, unix_seconds()
+        gateway = self._settings.gateway_id
         grant = IdentityGrant(
-            gateway=self._settings.gateway_id,
+            issuer=gateway,
             audience=self._audience,
             subject=speaker.subject,
-            scopes=speaker.scopes,
+            actor={"sub": gateway},
+            scope=" ".join(speaker.scopes),
             call_id=speaker.call_id or secrets.token_hex(_ID_BYTES),
             issued_at=now,
             expires_at=now + IDENTITY_SECONDS,
@@ -64,7 +66,7 @@ class Identity:
             token_subject=token.subject if token is not None else None,
         )
         try:
-            return [(self.header, issue_identity_token(self._settings.key, grant).encode("ascii"))]
+            return [(self.header, sign_token(self._settings.key, grant).encode("ascii"))]
         except ConfigurationError:
             detail = "Invalid Request: more is granted to this agent than a header for the server can say"
             raise RequestError(INVALID_REQUEST, detail) from None

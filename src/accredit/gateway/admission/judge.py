@@ -146,7 +146,7 @@ class Judge:
         if self._guests is None or not isinstance(guest, Guest):
             return await self._decided(guarded, request, call), None
         call.id = self._guests.draw_id()
-        place = self._tasks.place(call.session)
+        place = self._tasks.place
         decided = partial(self._decided, request=request, call=call)
         # A host that shows pages to people is told at once where to go, and waits when it comes back.
         wait = brings_state(request) or not shows_pages(request)
@@ -159,7 +159,7 @@ class Judge:
     async def _decided(self, guarded: GuardedCall, request: Request, call: Call) -> Decision:
         if self._policy is None or self._ports is None:
             raise TypeError("a call that can't be decided")
-        now, place, pinned = unix_seconds(), self._tasks.place(call.session), self._pinned
+        now, place, pinned = unix_seconds(), self._tasks.place, self._pinned
         flow_of = self._flow_of(request, call.token) if brings_state(request) else None
         pins = pinned.pins if pinned is not None else None
         steps = decide(guarded, self._policy, now, call.token, place=place, flow_of=flow_of, pins=pins)
@@ -182,7 +182,7 @@ class Judge:
         if guarded is None:
             return
         try:
-            task = await self._tasks.of(guarded, Owner(token=call.token), call.session)
+            task = await self._tasks.of(guarded, Owner(token=call.token))
         except StoreUnavailable as error:
             refusal = refusals.no_decision(guarded, None)
             _report(Decision(guarded, None, None, refusal, error), error)

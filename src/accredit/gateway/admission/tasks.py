@@ -48,7 +48,7 @@ from accredit.jsonrpc.tasks import (
 )
 from accredit.limits import MAX_TOLD_TASKS, TASK_SECONDS
 from accredit.policy import GuardedCall, refusals
-from accredit.policy.tasks import Owner, TaskScope, encode_task_facts, same_call, task_key
+from accredit.policy.tasks import Owner, TaskScope, encode_task_facts, same_call
 from accredit.ports import Task, TaskStore
 
 TASK_GRACE_SECONDS = 60
@@ -85,24 +85,17 @@ class Tasks:
         if remembers and store is None:
             raise ConfigurationError("calls are guarded, and nobody remembers their tasks", "give the gateway tasks")
         self._counters = counters
-        self._server = settings.server
         self._servers = {"", settings.server, *(member.server for member in settings.members)}
-        self._merged = bool(settings.members)
-        self._apart = secrets.token_hex(8) if settings.lives_here else ""
         self._told = RecentlyUsedInSize[str, set[bytes]](MAX_TASK_SESSIONS, MAX_TOLD_TASKS_OF_ALL)
         self.unrecorded = Settler()
+        apart = secrets.token_hex(8) if settings.lives_here else ""
         if before is not None:
-            self._apart, self._told, self.unrecorded = before._apart, before._told, before.unrecorded
+            apart, self._told, self.unrecorded = before.place.apart, before._told, before.unrecorded
         self.store = store if remembers else None
         self._guards = settings.guards
-        self._by_token = settings.observes and settings.guards
-
-    def place(self, session_id: str) -> TaskScope:
-        """Return the scope of the task ids of a client in this session ([scope]). It also says who can own these
-        tasks."""
-        server = f"{self._server}|" if self._server else ""
-        name = server + (f"{self._apart}/{session_id}" if self._apart else "")
-        return TaskScope(name, self._server, self._merged, self._by_token)
+        name, by_token = f"{settings.server}|" if settings.server else "", settings.observes and settings.guards
+        self.place = TaskScope(name, settings.server, bool(settings.members), by_token, apart)
+        """The scope of the server's task ids ([scope]). It also says who can own these tasks."""
 
     def watch_answer(self, request: Request, call: Call, opened: OpenCall | None) -> None:
         """Put an edit before the call's own. `opened` is the call on record, if it is recorded. If the answer announces
@@ -130,23 +123,24 @@ class Tasks:
 
     def _task_of(self, request: Request, call: Call) -> Task:
         """Return the task to store if the request's answer announces one."""
-        place, target = self.place(call.session), request.target or ""
+        target = request.target or ""
         remembered = encode_task_facts({}, b"", None, ())
         guarded, decision = call.guarded, call.decision
         if guarded is not None and decision is not None and decision.authority is not None:
             entry = decision.entry
             facts = entry.facts.of(guarded.arguments) if entry is not None else {}
             remembered = encode_task_facts(facts, guarded.call_digest(), guarded.arguments, decision.authority.chain)
-        owner = _owner_of(call, place).at(place.server_of(target))
+        owner = _owner_of(call, self.place).at(self.place.server_of(target))
         return Task(owner, request.method, target, remembered, call.flow)
 
-    async def of(self, call: GuardedCall, owner: Owner, session_id: str) -> Task | None:
+    async def of(self, call: GuardedCall, owner: Owner) -> Task | None:
         """Return the task that a request is about, if any. Raises `ProofRefused` unless `owner` owns all tasks that the
         request names."""
         task: Task | None = None
-        place, now = self.place(session_id), unix_seconds()
+        place, now = self.place, unix_seconds()
         for id in call.tasks:
-            task = await self.store.find(task_key(place.name, id), now=now) if self.store is not None else None
+            key = place.key(id, call.session_id)
+            task = await self.store.find(key, now=now) if self.store is not None else None
             if task is None or not owner.has(task, place.server_of(id)):
                 raise refusals.unknown_task(call)
         return task
@@ -155,12 +149,12 @@ class Tasks:
         """Return the edit for the answer to a request about tasks. Raises `StoreUnavailable`."""
         inner = call.edit
         if request.method == TASK_LIST:
-            scope, own = self.place(call.session), set[bytes]()
-            place, owner = scope.name, _owner_of(call, scope)
+            place, session, own = self.place, call.session, set[bytes]()
+            owner = _owner_of(call, place)
             if self.store is not None:
                 for server in self._servers:
                     own |= await self.store.owned(owner.at(server), now=unix_seconds())
-            return lambda response: filter_tasks(response, lambda id: task_key(place, id) in own)
+            return lambda response: filter_tasks(response, lambda id: place.key(id, session) in own)
 
         target = guarded.target
 
@@ -204,7 +198,7 @@ class Tasks:
         if self.store is None:
             return Outcome(status="task", result=outcome.result), None
         try:
-            key = task_key(self.place(session_id).name, announcement.id)
+            key = self.place.key(announcement.id, session_id)
             known = await self.store.keep(key, task, keep_until=now + seconds, now=now)
             same = same_call(known, task)
         except StoreUnavailable:

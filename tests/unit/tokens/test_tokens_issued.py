@@ -14,10 +14,11 @@ from tests.world.issuer import NOW
 from accredit.errors import ConfigurationError
 from accredit.tokens import Issuer, SessionGrant, TokenVerifier, issue_session_token, public_jwk, read_key_set
 
-pytestmark = pytest.mark.holds("tokens/session")
+pytestmark = pytest.mark.holds("tokens/issued")
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 GRANT = SessionGrant(
+    issuer="accredit",
     subject="agent-7",
     audience="mail-gateway",
     issued_at=NOW,

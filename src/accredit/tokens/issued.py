@@ -1,13 +1,18 @@
-"""Session tokens that accredit issues itself: signed with ES256, by a P-256 key. No I/O.
+"""Tokens that accredit issues itself: signed with ES256, by a P-256 key. No I/O.
 
-They are verified like any other token: by `Issuer(issuer, audience)`, with a key set that holds the public key.
+- A session token is for a client. It is verified like any other token: by `Issuer(issuer, audience)`, with a key set
+  that holds the public key.
+- An identity token tells the server behind the gateway on whose authority one request is made. It is made for one
+  request and one server, and expires. No gateway accepts it as a client's token: its issuer is a gateway, and its key
+  signs nothing else.
 """
 
 import hashlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from accredit.base.deferred import Deferred
 from accredit.canonical import encode_base64url
@@ -24,18 +29,26 @@ else:
     algorithms = Deferred("jwt.algorithms")
 
 _ALGORITHM = "ES256"
-_ISSUER = "accredit"
-"""The default issuer of session tokens."""
+_CLAIMS = {
+    "issuer": "iss",
+    "subject": "sub",
+    "audience": "aud",
+    "actor": "act",
+    "issued_at": "iat",
+    "expires_at": "exp",
+    "token_id": "jti",
+}
+"""The claims (RFC 7519 section 4.1, RFC 8693 section 4.1) that are named otherwise here."""
 
 
-class SessionGrant(Struct, frozen=True, kw_only=True):
-    """The content of a session token. Times are unix seconds. If `allowed_tools` is None, all tools are allowed but the
+class SessionGrant(Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_CLAIMS):
+    """The claims of a session token. Times are unix seconds. If `allowed_tools` is None, all tools are allowed but the
     denied ones.
 
     `session` is the id, as the client knows it, of the only MCP session in which the token is valid.
     """
 
-    issuer: str = _ISSUER
+    issuer: str
     subject: str
     audience: str
     issued_at: int
@@ -47,23 +60,27 @@ class SessionGrant(Struct, frozen=True, kw_only=True):
     session: str | None = None
 
 
-class _Header(Struct, frozen=True):
-    alg: str
-    kid: str
-    typ: str = "JWT"
+class IdentityGrant(Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_CLAIMS):
+    """The claims of an identity token. Times are unix seconds. `issuer` is the gateway, and so is the `sub` of the
+    `actor`. `subject` is the agent's id; with proofs off, it is the subject of the client's token. `scope` has spaces
+    between the scopes.
 
+    With proofs, `principal` is the id of the principal who granted the agent its scopes. `token_issuer` and
+    `token_subject` are those of the client's own token, if there was one.
+    """
 
-class _Claims(Struct, frozen=True):
-    iss: str
-    sub: str
-    aud: str
-    iat: int
-    exp: int
-    jti: str
-    allowed_tools: tuple[str, ...] | UnsetType
-    denied_tools: tuple[str, ...] | UnsetType
-    policy_digest: str | UnsetType
-    session: str | UnsetType
+    issuer: str
+    audience: str
+    subject: str
+    actor: Mapping[str, str]
+    scope: str
+    call_id: str
+    issued_at: int
+    expires_at: int
+    token_id: str
+    principal: str | None = None
+    token_issuer: str | None = None
+    token_subject: str | None = None
 
 
 def issue_session_token(key: "ec.EllipticCurvePrivateKey", grant: SessionGrant) -> str:
@@ -75,27 +92,15 @@ def issue_session_token(key: "ec.EllipticCurvePrivateKey", grant: SessionGrant) 
         raise ConfigurationError("a session token that names a session names one", "give the session's id, or none")
     if grant.expires_at <= grant.issued_at:
         raise ConfigurationError("a session token ends after it begins", "let it live for a second at least")
-    claims = _Claims(
-        iss=grant.issuer,
-        sub=grant.subject,
-        aud=grant.audience,
-        iat=grant.issued_at,
-        exp=grant.expires_at,
-        jti=grant.token_id,
-        allowed_tools=UNSET if grant.allowed_tools is None else grant.allowed_tools,
-        denied_tools=grant.denied_tools or UNSET,
-        policy_digest=UNSET if grant.policy_digest is None else grant.policy_digest,
-        session=UNSET if grant.session is None else grant.session,
-    )
-    return sign(key, claims)
+    return sign_token(key, grant)
 
 
-def sign(key: "ec.EllipticCurvePrivateKey", claims: Struct, type: str = "JWT") -> str:
+def sign_token(key: "ec.EllipticCurvePrivateKey", claims: Struct, type: str = "JWT") -> str:
     """Return a signed token with these claims, whose header has this `typ`. Raises `ConfigurationError` for a key of
     another curve, and for a token that would be too long."""
     if not isinstance(key.curve, ec.SECP256R1):
         raise ConfigurationError("tokens are signed with a P-256 key", "use a key of that curve")
-    header = _Header(_ALGORITHM, _thumbprint(key.public_key()), type)
+    header = {"alg": _ALGORITHM, "kid": _thumbprint(key.public_key()), "typ": type}
     signed = b".".join(encode_base64url(msgspec.json.encode(part)) for part in (header, claims))
     signature = jwt.get_algorithm_by_name(_ALGORITHM).sign(signed, key)
     token = b".".join((signed, encode_base64url(signature))).decode("ascii")
