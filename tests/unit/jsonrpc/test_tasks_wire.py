@@ -122,7 +122,7 @@ def test_an_answer_about_another_task_is_none() -> None:
 def told(method: str, params: str) -> Notification | Request:
     id = '"id":1,' if method == "subscriptions/listen" else ""
     frame = decode_request(f'{{"jsonrpc":"2.0",{id}"method":"{method}","params":{params}}}'.encode())
-    assert not isinstance(frame, tuple)
+    assert isinstance(frame, Notification | Request)
     return frame
 
 
