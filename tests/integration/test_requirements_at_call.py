@@ -316,21 +316,23 @@ def test_a_single_dispatch_with_a_function_that_asks_for_more_stops_the_start(ki
     assert "holds one with a requirement" in start_refused(server)
 
 
-def test_a_tool_that_was_replaced_after_the_decision_is_judged_again() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tool_that_was_replaced_after_the_decision_is_judged_again(kind: str) -> None:
     RAN.clear()
-    server = made_server("sdk")
+    server = made_server(kind)
     server.tool(name="read")(OTHER(lambda: "nothing"))
 
     async def replaces(ctx: Any, call_next: Any) -> Any:
         if ctx.method == "tools/call":
-            server.remove_tool("read")
+            (server.local_provider if kind == "fastmcp" else server).remove_tool("read")
             server.tool(name="read")(secret)
         return await call_next(ctx)
 
-    server.middleware.append(replaces)
+    (server._mcp_server if kind == "fastmcp" else server).middleware.append(replaces)
 
     async def case(client: Client) -> None:
-        assert "private" not in await called(client, "read", "guarded:two")
+        with contextlib.suppress(MCPError):
+            assert "private" not in await called(client, "read", "guarded:two")
         assert "private" in await called(client, "read", "guarded:one")
 
     in_memory(server, case)

@@ -281,6 +281,24 @@ def test_batches_pass_where_the_revision_has_them(tmp_path: Path) -> None:
         assert wrap.message() == answers
 
 
+@pytest.mark.parametrize("other", [{"id": "never asked", "result": {}}, {"id": "open", "method": "ping"}])
+def test_a_batch_that_is_refused_settles_none_of_the_childs_requests__it_would_wait_for_ever(
+    other: dict[str, Any], tmp_path: Path
+) -> None:
+    with wrapped(tmp_path) as wrap:
+        wrap.initialize("2025-03-26")
+        wrap.tool("mute", "open")
+        ask = {"jsonrpc": "2.0", "id": "q", "method": "roots/list"}
+        wrap.tool("tell", message=ask, answer=False)
+        assert wrap.message() == ask
+        answer = {"jsonrpc": "2.0", "id": "q", "result": {"roots": []}}
+        for batch in ([answer, {"jsonrpc": "2.0", **other}], [answer, answer]):
+            wrap.write(compact(batch))
+            assert wrap.message()["error"]["code"] == -32600
+        wrap.write(compact(answer))
+        assert [line for line in wrap.read() if "result" in line] == [answer]
+
+
 @pytest.mark.parametrize("how", [{"code": 0}, {"code": 3}, {"signal": signal.SIGKILL}])
 def test_when_the_child_ends_open_requests_get_an_error_and_the_exit_code_is_1(
     tmp_path: Path, how: dict[str, Any]

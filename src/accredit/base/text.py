@@ -11,10 +11,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def excerpt(text: str | bytes, limit: int = MAX_QUOTED) -> str:
-    """Return at most `limit` printable ASCII characters of a peer's text, for an error message."""
+    """Return at most `limit` printable ASCII characters of a peer's text, for an error message. A backtick becomes "'":
+    our own texts put commands between backticks, and the desk's page shows those as such."""
     if isinstance(text, bytes):
         text = text[: limit * 4].decode("utf-8", "replace")
-    return "".join(char if " " <= char <= "~" else "?" for char in text[:limit])
+    return "".join(char if " " <= char <= "~" else "?" for char in text[:limit]).replace("`", "'")
 
 
 def json_ascii(value: object) -> str:

@@ -8,7 +8,8 @@ Nothing is normalised: only one spelling of each URL is accepted, and URLs are c
   and addresses as hosts.
 - [given-id] The id of a registered client is `accredit-client:` and 32 hex digits.
 - [redirect] A redirect URI has no fragment, no user, no wildcard. It is https; or http on loopback; or it has the
-  scheme of a program on the person's machine (RFC 8252 section 7.1), which must not be one of a browser's own.
+  scheme of a program on the person's machine. Such a scheme is a domain name in reverse order (RFC 8252 sections 7.1
+  and 8.4), or one of the few of known editors (`EDITORS`): all others may be those of the browser or of the system.
 - [same-redirect] A request's redirect URI is exactly one that the client has named. On loopback any port is accepted
   (RFC 8252 section 7.3).
 - [pattern] An entry of the allow-list is a client id, or the beginning of one followed by `*`. Scheme and host are
@@ -39,13 +40,10 @@ _GIVEN = re.compile(GIVEN_ID + "[0-9a-f]{32}")
 _REDIRECT = re.compile(r"[!$&-;=?-Z\[\]_a-z~%]+")
 """The characters of RFC 3986, without `#`."""
 _LOOPBACK = re.compile(r"(http://(?:127\.0\.0\.1|\[::1\]|localhost))(?::[1-9][0-9]{0,4})?((?:[/?].*)?)")
-_PRIVATE_SCHEME = re.compile(r"([a-z][a-z0-9+.-]{1,63}):(/?/?)(.+)")
-_OF_BROWSERS = re.compile(
-    r"https?|wss?|ftps?|file|filesystem|blob|data|javascript|vbscript|livescript|mocha|about|view-.*|resource|jar"
-    r"|chrome.*|edge|microsoft-.*|google-?chromes?|firefox.*|brave|opera|vivaldi|.*-extension|devtools|mailto|tel|sms|intent|android-app|ms-.*|search-ms|ldaps?"
-    r"|smb|nfs|ssh|telnet|gopher|urn|cid|mid"
-)
-"""Schemes that a browser handles itself, or hands to the operating system."""
+EDITORS = ("cursor", "kiro", "trae", "vscode", "vscode-insiders", "vscodium", "warp", "windsurf", "zed")
+"""The schemes of known programs that speak MCP: they have no dot. The desk shows the person who is asked the scheme."""
+_PRIVATE = re.compile(rf"(?:[a-z]{{2,63}}(?:\.[a-z0-9-]{{1,63}})+|{'|'.join(EDITORS)}):/?/?(.+)")
+"""A private-use scheme. A first label with a dash is no top-level domain: macOS handles `x-apple.systempreferences`."""
 
 
 def is_client_id(text: str, *, private: bool = False) -> bool:
@@ -100,8 +98,8 @@ def is_redirect_uri(text: str) -> bool:
     if text.startswith("https://"):
         host = host_of(text)
         return (_NAME.fullmatch(host) is not None or is_loopback_host(host)) and _has_good_port(text)
-    match = _PRIVATE_SCHEME.fullmatch(text)
-    return match is not None and not _OF_BROWSERS.fullmatch(match[1]) and "@" not in match[3].partition("/")[0]
+    match = _PRIVATE.fullmatch(text)
+    return match is not None and "@" not in match[1].partition("/")[0]
 
 
 def is_named_redirect(asked: str, named: Iterable[str]) -> bool:

@@ -269,8 +269,7 @@ class ProofCheck:
         is_tied = self._policy.bind_agent or (token is not None and token.client is not None)
         if is_tied and (token is None or token.subject != bundle.agent_id):
             reason = "token_mismatch: the token was not issued to the agent of the proof"
-            result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason)
-            raise refusals.denial(self._call, self.entry, result)
+            raise refusals.denial(self._call, self.entry, IdentityStatus.INVALID, reason)
 
     def _verified(self, bundle: ProofBundle) -> _Verification:
         """Run the verifier, and yield its needs as needs of this decision."""
@@ -450,8 +449,7 @@ class ProofCheck:
             return
         missing = entry.missing_from(granted)
         if missing is not None:
-            reason = f'scope_denied: required scope "{missing}" not in effective delegation scope'
-            raise self._denied(result, IdentityStatus.SCOPE_DENIED, reason)
+            raise self.scope_denied(result, missing)
         if self.task is not None:
             terms = replace(self._terms(bundle), check_constraints=True)
             fault = constraints_fault(bundle.delegations, terms)
@@ -482,11 +480,24 @@ class ProofCheck:
     def _words(self, bundle: ProofBundle, reason: str) -> str:
         return why_refused(reason, bundle.delegations, self._facts(), self._call, self.entry)
 
-    def _denied(self, result: VerifyResult, status: IdentityStatus, reason: str, words: str = "") -> ProofRefused:
-        named = VerifyResult(
-            valid=False, identity_status=status, human_id=result.human_id, agent_id=result.agent_id, error_reason=reason
+    def scope_denied(self, by: VerifyResult | Authority, missing: str) -> ProofRefused:
+        """Return the refusal of a call that needs a scope which was not granted."""
+        reason = f'scope_denied: required scope "{missing}" not in effective delegation scope'
+        return self._denied(by, IdentityStatus.SCOPE_DENIED, reason)
+
+    def _denied(
+        self, by: VerifyResult | Authority, status: IdentityStatus, reason: str, words: str = ""
+    ) -> ProofRefused:
+        return refusals.denial(
+            self._call,
+            self.entry,
+            status,
+            reason,
+            words,
+            granted=by.granted_scope,
+            principal_id=by.principal_id,
+            agent_id=by.agent_id,
         )
-        return refusals.denial(self._call, self.entry, named, words, result.granted_scope)
 
     def _refuse(self, bundle: ProofBundle, result: VerifyResult) -> Generator[Need, object, None]:
         """Raise the refusal of a proof that the verifier did not accept, by the verifier's result."""
@@ -496,8 +507,8 @@ class ProofCheck:
             raise refusals.replay(self._call, self.entry)
         if self._seen is Spending.NOT_ISSUED:
             yield from self._challenge()
-        words = self._words(bundle, result.error_reason)
-        raise refusals.denial(self._call, self.entry, result, words)
+        reason = result.error_reason
+        raise self._denied(result, result.identity_status, reason, self._words(bundle, reason))
 
     def _challenge(self) -> Generator[Need, object, None]:
         """Raise -31002 with a fresh challenge for this call. If decisions are only observed, the challenge is empty, as
@@ -511,8 +522,7 @@ class ProofCheck:
         raise refusals.challenge_required(self._call, self.entry, issued, policy.verifier_id, policy.binding)
 
     def _invalid(self, text: str) -> ProofRefused:
-        result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=f"invalid: {text}")
-        return refusals.denial(self._call, self.entry, result)
+        return refusals.denial(self._call, self.entry, IdentityStatus.INVALID, f"invalid: {text}")
 
 
 CaseTerms = tuple[GuardedCall, Entry | None, Policy, int, VerifiedToken | None, TaskScope, FlowOf | None, Pins | None]

@@ -15,7 +15,7 @@ from accredit.policy.catalog import Entry
 from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.quotas import QuotaReached
 from accredit.ratify.challenges import IssuedChallenge
-from accredit.ratify.results import IdentityStatus, VerifyResult
+from accredit.ratify.results import IdentityStatus
 from accredit.refusals import (
     CHALLENGE_REQUIRED,
     DEFINITION_CHANGED,
@@ -65,8 +65,7 @@ def task_not_kept(method: str, target: str) -> ProofRefused:
     """-31003: the call was made and has become a task, but the task can't be stored, so that nobody could ask for its
     result."""
     reason = "store_unavailable: the task that the call has become could not be remembered"
-    result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason)
-    return denial(GuardedCall(method, target, "", b"", None, None), None, result)
+    return denial(GuardedCall(method, target, "", b"", None, None), None, IdentityStatus.INVALID, reason)
 
 
 def missing_proof(call: GuardedCall, entry: Entry | None, verifier_id: str, binding: str) -> ProofRefused:
@@ -103,11 +102,18 @@ def challenge_required(
 
 
 def denial(
-    call: GuardedCall, entry: Entry | None, result: VerifyResult, words: str = "", granted: Collection[str] = ()
+    call: GuardedCall,
+    entry: Entry | None,
+    status: IdentityStatus,
+    reason: str,
+    words: str = "",
+    *,
+    granted: Collection[str] = (),
+    principal_id: str = "",
+    agent_id: str = "",
 ) -> ProofRefused:
     """-31003: the verifier refused the proof, or its grant does not cover the call. `words` are for people; without
-    them, they are shown the verifier's reason."""
-    status, reason = result.identity_status, result.error_reason
+    them, they are shown the reason. An id of "" is not known."""
     text = words or _STATUS_TEXT.get(status, reason)
     if status is IdentityStatus.SCOPE_DENIED and entry is not None:
         covers = ", ".join(granted) or "nothing"
@@ -120,8 +126,8 @@ def denial(
         entry,
         identity_status=str(status),
         granted_scope=list(granted),
-        principal_id=result.principal_id or None,
-        agent_id=result.agent_id or None,
+        principal_id=principal_id or None,
+        agent_id=agent_id or None,
         reason=reason,
     )
 
@@ -199,8 +205,7 @@ def clock_set_back(call: GuardedCall, entry: Entry | None) -> ProofRefused:
 
 
 def _no_answer(call: GuardedCall, entry: Entry | None, why: str) -> ProofRefused:
-    reason = f"store_unavailable: {why}"
-    return denial(call, entry, VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason))
+    return denial(call, entry, IdentityStatus.INVALID, f"store_unavailable: {why}")
 
 
 def _name(call: GuardedCall) -> str:

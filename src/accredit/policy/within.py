@@ -19,7 +19,6 @@ from accredit.policy.decide import ProofCheck
 from accredit.policy.decision import Authority, Policy
 from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.tasks import ONE_SERVER
-from accredit.ratify import IdentityStatus, VerifyResult
 from accredit.ratify.terms import Terms
 from accredit.ratify.verify import constraints_fault
 
@@ -31,11 +30,10 @@ def check_within(call: GuardedCall, authority: Authority | None, policy: Policy,
         raise refusals.unknown_target(call)
     if authority is None or entry.sensitive:
         raise refusals.missing_proof(call, entry, policy.verifier_id, policy.binding)
+    inner = _Within(call, entry, policy, now, None, ONE_SERVER, None, None)
     if not entry.allows(authority.granted_scope):
-        reason = f'scope_denied: required scope "{entry.scope}" not in effective delegation scope'
-        result = _result(authority, IdentityStatus.SCOPE_DENIED, reason)
-        raise refusals.denial(call, entry, result, granted=authority.granted_scope)
-    _Within(call, entry, policy, now, None, ONE_SERVER, None, None).check(authority)
+        raise inner.scope_denied(authority, entry.scope)
+    inner.check(authority)
 
 
 def check_given(call: GuardedCall, authority: Authority, policy: Policy, now: int) -> None:
@@ -63,18 +61,7 @@ class _Within(ProofCheck):
         if fault is None:
             return
         words = why_refused(fault.error_reason, authority.chain, facts, self._call, self.entry)
-        result = _result(authority, fault.identity_status, fault.error_reason)
-        raise refusals.denial(self._call, self.entry, result, words, authority.granted_scope)
+        raise self._denied(authority, fault.identity_status, fault.error_reason, words)
 
     def _used(self, cert_id: str, window_s: int) -> int:
         return 0
-
-
-def _result(authority: Authority, status: IdentityStatus, reason: str) -> VerifyResult:
-    return VerifyResult(
-        valid=False,
-        identity_status=status,
-        human_id=authority.principal_id,
-        agent_id=authority.agent_id,
-        error_reason=reason,
-    )

@@ -8,7 +8,8 @@ message comes, which can be too late. So a guard that is only in the list of mid
 The guard ensures that nothing runs undecided. For a request to a tool, a resource, a prompt or a list, the first of
 these rules that applies:
 
-- [same-call] The call that the gate has decided passes.
+- [same-call] The call that the gate has decided passes, unless its target was replaced by one that requires other
+  things: then it is judged anew, as an inner call is.
 - [inner-call] A request that a running call makes, even for the same name, is judged anew: on the same authority, with
   its own arguments (`policy.within`). A tool that calls others by name must bypass neither their requirements nor
   constraints.
@@ -131,9 +132,10 @@ class ProofGuard(Guard, Middleware):
             return nullcontext()
         target = str(message.uri if method == "resources/read" else message.name)
         arguments = getattr(message, "arguments", None)
-        if self._judge.enters(method, target, arguments):
-            return nullcontext()
         found = await self._find(server, method, target, message.meta)
+        # The target may have been replaced since the decision.
+        if self._judge.enters(method, target, arguments) and found.entry == allowed.found.entry:
+            return nullcontext()
         try:
             return self._judge.within(allowed, method, target, arguments, found)
         except (ProofRefused, TokenError) as error:

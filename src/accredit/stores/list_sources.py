@@ -4,7 +4,7 @@ verified.
 A missing file of one list is an error (`MissingList`). So is a missing folder: a volume that was not mounted must not
 look like a list without entries. A store that does not exist yet has no lists, and that is not an error."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -106,11 +106,13 @@ class StoredLists:
 
 
 class KnownLists:
-    """The lists that an SQLite store remembers: all that its gateways have had in force, whatever their source."""
+    """The lists of these issuers that an SQLite store remembers: all that its gateways have had in force, whatever
+    their source."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, issuers: Collection[str]) -> None:
         self._path = path
-        self.name = str(path)
+        self._issuers = issuers
+        self.name = f"{path}: what it remembers to have been in force"
 
     def stamp(self) -> object:
         """Return a constant, so that the lists are read only once."""
@@ -118,4 +120,4 @@ class KnownLists:
 
     def read(self) -> Sequence[bytes]:
         """Return all remembered lists."""
-        return known_lists(self._path) if self._path.exists() else ()
+        return known_lists(self._path, self._issuers) if self._path.exists() else ()

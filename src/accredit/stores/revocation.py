@@ -16,7 +16,8 @@ that.
 
 A reload makes a new object, with the old one as `before`. For each list that was in force, the new one needs a list of
 the same issuer, in any place, that may replace it by [age]. An SQLite store remembers the newest list of each issuer
-that was in force. After a restart that list counts as well, until one that is at least as new is found.
+that was in force. After a restart that list counts as well, until one that is at least as new is found. If what the
+store remembers is damaged, `on_problem` is told, and the list that is found takes its place.
 
 Questions are not answered while this process has no file descriptors left: otherwise somebody who can use them up could
 hide a revocation. Nor are they answered while a database can't be asked. An id in any list, in any place, revokes that
@@ -72,7 +73,7 @@ class RevocationLists:
         self._memory = store if isinstance(store, Path) else None
         if store is not None:
             self._watched.append(_Watched(StoredLists(store) if isinstance(store, Path) else store))
-        self._known = _Watched(KnownLists(store)) if isinstance(store, Path) else None
+        self._known = _Watched(KnownLists(store, keys)) if isinstance(store, Path) else None
         """The lists that the store remembers, as long as no current list replaces them."""
         self._places = self._watched if self._known is None else [*self._watched, self._known]
         self._told: str | None = None
@@ -90,6 +91,10 @@ class RevocationLists:
         if self._known is not None:
             with contextlib.suppress(StoreUnavailable):  # reading the store itself reports that
                 self._known.look(self._keys)
+            if self._known.problem is not None and self._on_problem is not None:
+                self._on_problem(
+                    f"{self._known.problem.what}; an older list of the same issuer would not be noticed now"
+                )
         unread = self._read_all()
         for each in self._watched:
             if each.problem is not None:

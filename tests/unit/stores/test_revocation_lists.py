@@ -274,7 +274,7 @@ async def test_what_is_no_list_in_a_store_stops_the_start__and_keeps_no_revocati
     lists = loaded(store=store)
     with closing(sqlite3.connect(store, isolation_level=None)) as other:
         other.execute(f"INSERT INTO revocations VALUES ('00', 1, {value})")
-        other.execute(f"INSERT INTO known_lists VALUES ('00', {value})")
+        other.execute(f"INSERT INTO known_lists VALUES ('00', {value})")  # of an issuer that is unknown here
     put_into_store(store, signed("one", "two", at=NOW + 1))
     assert await revoked(lists, "one", "two") == ["one", "two"]
     assert "not a revocation list" in (lists.problem() or "")
@@ -517,9 +517,13 @@ async def test_what_a_store_remembers_and_its_issuer_did_not_sign_counts_for_not
     for text in (later, b"garbage", signed("two", by=WORLD.sub)):
         with closing(sqlite3.connect(store, isolation_level=None)) as other:
             other.execute("UPDATE known_lists SET list = ?", (text,))
-        lists = loaded(file, store=store)
+        told: list[str] = []
+        lists = loaded(file, store=store, told=told.append)
+        assert ["would not be noticed" in each for each in told] == [True]
         assert await revoked(lists, "one", "two") == ["one"]
         assert lists.problem() is None
+        loaded(file, store=store, told=told.append)
+        assert len(told) == 1  # by then it was put right
     put(file, signed(at=NOW - 1))
     assert await revoked(loaded(file, store=store), "one") == ["one"]  # it was put right
 

@@ -48,7 +48,6 @@ from accredit.ratify import (
     Extension,
     HybridPrivateKey,
     IdentityStatus,
-    VerifyResult,
     challenge_sign_bytes,
     encode_delegation_cert,
 )
@@ -281,9 +280,9 @@ class Guests:
         granted = (standing.granted if standing is not None else frozenset[str]()) & case.guest.scopes
         status = IdentityStatus.CONSTRAINT_DENIED if entry.allows(granted) else IdentityStatus.SCOPE_DENIED
         reason = f"{status}: what was signed for this client does not cover this call"
-        result = VerifyResult(valid=False, identity_status=status, agent_id=case.agent.signer.id, error_reason=reason)
         words = "this app may not do that by what was signed for it"
-        refusal = refusals.denial(case.call, entry, result, words, sorted(granted))
+        agent_id = case.agent.signer.id
+        refusal = refusals.denial(case.call, entry, status, reason, words, granted=sorted(granted), agent_id=agent_id)
         return Decision(case.call, entry, None, refusal)
 
     async def _task_scope(self, call: GuardedCall, place: TaskScope) -> str:

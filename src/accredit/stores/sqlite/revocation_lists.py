@@ -5,7 +5,7 @@ in force. Blocking I/O; nothing is verified."""
 
 import contextlib
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from accredit.limits import MAX_STATEMENT_BYTES
@@ -54,10 +54,15 @@ def change_list(path: Path, issuer_id: str, change: Callable[[bytes | None], byt
     return _once(path, job, writes=True)
 
 
-def known_lists(path: Path) -> list[bytes]:
-    """Return the newest list of each issuer that the file remembers to have been in force. Raises
+def known_lists(path: Path, issuers: Collection[str]) -> list[bytes]:
+    """Return the newest list of each of these issuers that the file remembers to have been in force. Raises
     `StoreUnavailable`."""
-    return _once(path, _read_known, writes=False)
+
+    def job(connection: sqlite3.Connection) -> list[bytes]:
+        rows = connection.execute(f"SELECT issuer_id, {_LIST} FROM known_lists ORDER BY issuer_id")
+        return [data for issuer_id, data in rows if issuer_id in issuers]
+
+    return _once(path, job, writes=False)
 
 
 def remember_list(path: Path, issuer_id: str, text: bytes, replaces: Callable[[bytes | None], bool]) -> None:
@@ -84,7 +89,3 @@ def _versions(connection: sqlite3.Connection) -> list[tuple[str, int]]:
 
 def _lists(connection: sqlite3.Connection) -> list[bytes]:
     return [data for (data,) in connection.execute(f"SELECT {_LIST} FROM revocations ORDER BY issuer_id")]
-
-
-def _read_known(connection: sqlite3.Connection) -> list[bytes]:
-    return [data for (data,) in connection.execute(f"SELECT {_LIST} FROM known_lists ORDER BY issuer_id")]

@@ -5,6 +5,7 @@ All messages of the child go to the one client, through `tell`. So no request ne
 - [messages] A valid message is forwarded as it is, except for edits. An invalid one that answers a request becomes that
   request's error; any other invalid one is dropped (`PendingCalls.judge`).
 - [responses] A client's response that the child did not ask for is dropped. A batch with such a response is refused.
+  A batch that is refused settles none of the child's requests.
 - [recorded] The answer to a recorded call is sent once the call's outcome is on record. Other messages do not wait for
   that.
 """
@@ -78,13 +79,15 @@ class DedicatedChild(Conversation[_LineCall | StreamCall]):
         """Forward a client's message; its answers go to `tell`. Raises `RequestError`."""
         frames = message.frames if isinstance(message, Batch) else (message,)
         answers = [frame for frame in frames if isinstance(frame, Success | Failure)]
-        if not all(self._pending.settles(frame) for frame in answers):
+        if not self._pending.awaits(answers):
             detail = "a response that answers no open request"
             if isinstance(message, Batch):
                 raise RequestError(INVALID_REQUEST, f"Invalid Request: {detail}")
             log_event(_log, logging.WARNING, "response_dropped", detail=detail)
             return
         opened = self._open([frame for frame in frames if isinstance(frame, Request)], calls, edits)
+        for answer in answers:  # not before: nothing of a batch that is refused reaches the child
+            self._pending.settles(answer)
         self._pending.told(sum(isinstance(frame, Notification) for frame in frames))
         if isinstance(message, Batch):
             self._pending.allow_batches()

@@ -19,7 +19,7 @@ import codecs
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
 
@@ -261,6 +261,11 @@ class PendingCalls(Generic[_C]):
         """Return the open call that a notification cancels, or None."""
         id = member_id(notification, "requestId") if notification.method == CANCELLED else None
         return self.calls.get(id) if id is not None else None
+
+    def awaits(self, responses: Collection[Success | Failure]) -> bool:
+        """Return whether each of a client's responses answers a request of the child, and no two the same one."""
+        ids = {response.id for response in responses}
+        return len(ids) == len(responses) and ids <= self._child_requests
 
     def settles(self, response: Success | Failure) -> bool:
         """Remove the request of the child that a client's response answers; return whether there was one."""
