@@ -3,7 +3,6 @@ it can be pruned. What is in `tests/vectors/log_v1` was made by the last version
 
 import json
 import sqlite3
-import sys
 from collections import Counter
 from contextlib import closing
 from functools import partial
@@ -14,14 +13,13 @@ from typing import Any
 import jsonschema
 import msgspec
 import pytest
-from tests.world.in_process import Done, Run
+from tests.world.in_process import Run, runs
 from tests.world.logs import Log, records_in
 from tests.world.records import GATEWAY, NOW_MS, POLICY, gateway
 from tests.world.running import run as run_loop
 
 from accredit.attest import CallRecord, LogSigner, Stored, decode_envelope, decode_statement
 from accredit.attest.statements import CALL_TYPE, CALL_TYPE_V1
-from accredit.cli import main
 from accredit.errors import AttestationError
 from accredit.keys import load_public_key, log_key
 from accredit.stores.audit_log.places import FileLog
@@ -52,15 +50,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     """`run("log", ...)` as `accredit log ...`."""
-
-    def call(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["accredit", *arguments])
-        capfdbinary.readouterr()
-        code = main()
-        printed = capfdbinary.readouterr()
-        return Done(code, printed.out.decode(), printed.err.decode())
-
-    return call
+    return runs(monkeypatch, capfdbinary)
 
 
 def old_payloads() -> list[bytes]:

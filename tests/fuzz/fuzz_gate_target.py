@@ -23,12 +23,14 @@ import h11
 import rfc8785
 from tests.world.asgi import MemoryAnswer
 from tests.world.authorization import GATEWAY, Trust
+from tests.world.decisions import Known
 from tests.world.pipe import Pipe
+from tests.world.recorded import MemoryRecords
 from uvicorn.server import ServerState
 
 from accredit.app.http11 import HttpConnection
 from accredit.app.server import server_config
-from accredit.attest import CallDecision, Outcome
+from accredit.attest import CallDecision
 from accredit.base.clock import unix_seconds
 from accredit.gateway import create_app
 from accredit.gateway.headers import RawHeaders
@@ -51,7 +53,7 @@ class Hole(AssertionError):
     """Something reached the server that was not allowed."""
 
 
-class Records:
+class Records(MemoryRecords):
     """A log in memory that takes everything; `allowed` are the calls that may run."""
 
     def __init__(self) -> None:
@@ -61,43 +63,6 @@ class Records:
         if decided.decision.verdict == "allow":
             call = decided.call
             self.allowed.append((call.method, call.target or "", bytes.fromhex(decided.params.sha256)))
-
-    def finish(self, decided: CallDecision, outcome: Outcome) -> asyncio.Future[None]:
-        done = asyncio.get_running_loop().create_future()
-        done.set_result(None)
-        return done
-
-    async def claim(self, resume: bytes) -> CallDecision | None:
-        """Nobody else has begun a call."""
-        return None
-
-    def problem(self) -> str | None:
-        return None
-
-    def unverified(self) -> str | None:
-        return None
-
-    async def ready(self) -> bool:
-        return True
-
-    async def aclose(self) -> None:
-        pass
-
-
-class NobodyRevoked:
-    """Revocations that know of none."""
-
-    async def is_revoked(self, cert_id: str) -> bool:
-        return False
-
-    async def list_of(self, issuer_id: str) -> bytes | None:
-        return None
-
-    def has_list(self, sha256: str) -> bool:
-        return False
-
-    def problem(self) -> str | None:
-        return None
 
 
 class FreeServer(UpstreamClient):
@@ -286,7 +251,7 @@ def one_input(data: bytes) -> tuple[bytes, int, int]:
 async def _connection(sent: bytes, cut: int) -> tuple[bytes, int, int]:
     records = Records()
     settings = TRUST.settings(HttpUpstream("http://127.0.0.1:9/mcp"), records=RecordSettings(GATEWAY))
-    app = create_app(settings, store=MemoryStore(), revocations=NobodyRevoked(), records=records)
+    app = create_app(settings, store=MemoryStore(), revocations=Known(), records=records)
     server = FreeServer("http://127.0.0.1:9/mcp", records)
     cast(Any, app).routes.servers[0].backend.sender.client = server
     config = server_config(app)

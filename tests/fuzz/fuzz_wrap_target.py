@@ -19,7 +19,6 @@ from tests.fuzz.fuzz_gate_target import (
     PING,
     TRUST,
     Hole,
-    NobodyRevoked,
     Records,
     Run,
     message,
@@ -29,6 +28,7 @@ from tests.fuzz.fuzz_gate_target import (
     with_proof,
 )
 from tests.world.authorization import GATEWAY
+from tests.world.decisions import Known
 
 from accredit.errors import FrameError, UpstreamUnavailable
 from accredit.gateway.admission.gate import Gate
@@ -156,7 +156,7 @@ async def _wrapped(sent: bytes, size: int) -> tuple[bytes, int, int]:
         counters,
         ToolDirectory(),
         store=MemoryStore(),
-        revocations=NobodyRevoked(),
+        revocations=Known(),
         recorder=recorder,
         tasks=Tasks(),
     )

@@ -1,6 +1,6 @@
 """What integration tests share: the official SDK's everything server and a gateway before the mail server, each as one
-process for a whole module, whom that gateway trusts, an agent's files, a browser, a person's household, ports, and what
-`make dist` makes."""
+process for a whole module, whom that gateway trusts, an agent's files, a browser, a person's household, a newcomer,
+ports, and what `make dist` makes."""
 
 import asyncio
 from collections.abc import Callable, Generator
@@ -19,8 +19,10 @@ from tests.world.built import build
 from tests.world.command import Serving
 from tests.world.desk import Desk
 from tests.world.household import Household
+from tests.world.mail import mail_server
 from tests.world.ports import reserved_port
 from tests.world.running import ASGI, FAST, by_road
+from tests.world.up import Newcomer
 
 BOTH_ROADS = {
     "test_besieged_http",
@@ -124,6 +126,19 @@ def browser() -> Generator[Any]:
     """Chromium, as Playwright drives it."""
     with chromium() as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """The URL of the mail server, which asks for nothing."""
+    with mail_server(tmp_path_factory.mktemp("mail")) as url:
+        yield url
+
+
+@pytest.fixture
+def person(tmp_path: Path, free_port: Callable[[], int]) -> Newcomer:
+    """Somebody with an empty home."""
+    return Newcomer(tmp_path, free_port())
 
 
 @pytest.fixture

@@ -21,9 +21,10 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawServer
 from tests.world.routes import ROUTES, Route
 from tests.world.running import RunningGateway, run
+from tests.world.stores import FailsAt
 from tests.world.wrap_host import WrapHost
 
-from accredit.errors import ChallengesFull, RequestError, StoreUnavailable
+from accredit.errors import ChallengesFull, RequestError
 from accredit.gateway import create_app
 from accredit.gateway.settings import HttpUpstream
 from accredit.jsonrpc.methods import Era
@@ -65,20 +66,8 @@ def proved(trust: Trust, session: str = "", params: dict[str, Any] = INBOX, **si
 # --- a store that does not answer -------------------------------------------------------------------
 
 
-class BrokenStore(MemoryStore):
-    """Fails at one of its questions; the text would give away where it lives."""
-
-    def __init__(self, broken: str) -> None:
-        super().__init__()
-        self._broken = broken
-
-    def __getattribute__(self, name: str) -> Any:
-        if name == object.__getattribute__(self, "_broken"):
-            return self._fail
-        return object.__getattribute__(self, name)
-
-    async def _fail(self, *_: object, **__: object) -> Spending:
-        raise StoreUnavailable("/var/lib/secret-place.db: disk I/O error")
+class BrokenStore(FailsAt, MemoryStore):
+    """Fails at one of its questions."""
 
 
 @pytest.mark.parametrize("broken", ["look", "spend", "issue"])

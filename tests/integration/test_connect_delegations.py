@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,6 @@ pytestmark = pytest.mark.slow
 
 SEND: dict[str, Any] = {"name": "send_email", "arguments": {"to": "ada", "subject": "which"}}
 READ: dict[str, Any] = {"name": "list_inbox", "arguments": {}}
-
-
-@pytest.fixture(scope="module")
-def gateway(trust: Trust, tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving]:
-    folder = tmp_path_factory.mktemp("gateway")
-    agent_files(folder, trust)
-    with Serving("--config", "accredit.toml", folder=folder) as serving:
-        yield serving
 
 
 def text(host: Connected, call: dict[str, Any], id: int) -> str:

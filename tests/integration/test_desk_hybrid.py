@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PublicKey
 from msgspec.structs import replace
-from tests.world.agents import AgentFiles, agent_files
+from tests.world.agents import agent_files
 from tests.world.authorization import Trust
 from tests.world.command import Serving, accredit
 from tests.world.connected import Connected
@@ -79,13 +78,6 @@ def test_whoever_has_half_of_an_agents_key_does_not_have_its_name(half: str, des
         page = desk.page(browser)
         page.wait_for_selector("text=Nobody is asking.")
         page.close()
-
-
-@pytest.fixture(scope="module")
-def gateway(trust: Trust, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    files: AgentFiles = agent_files(tmp_path_factory.mktemp("gateway"), trust)
-    with Serving("--config", "accredit.toml", folder=files.folder) as serving:
-        yield serving
 
 
 @halves

@@ -3,32 +3,19 @@ Real processes."""
 
 import copy
 import re
-from collections.abc import Callable, Generator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.world.command import accredit, wait_until
 from tests.world.connected import Connected
 from tests.world.household import Household, Told
-from tests.world.mail import mail_server
 from tests.world.up import Newcomer, Up
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("ops/own_gateways"), pytest.mark.holds("setup/up")]
 SEND: dict[str, Any] = {"name": "send_email", "arguments": {"to": "ada@example.org", "subject": "Hello"}}
 LINK = re.compile(r"desk: (http://127\.0\.0\.1:(\d+))/\S*#k=\S+")
 CODE = re.compile(r"code ([0-9A-Z]{4}-[0-9A-Z]{2})")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    with mail_server(tmp_path_factory.mktemp("mail")) as url:
-        yield url
-
-
-@pytest.fixture
-def person(tmp_path: Path, free_port: Callable[[], int]) -> Newcomer:
-    return Newcomer(tmp_path, free_port())
 
 
 def page_of(up: Up) -> Told:

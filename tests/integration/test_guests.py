@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 from tests.world.authorization import Signed, Trust
 from tests.world.calls import post
+from tests.world.decisions import Known
 from tests.world.guests import CHATGPT, CLAUDE, FrontDoor, Visit, sha256, text_of
 from tests.world.recorded import calls_of, records_at, verified
 from tests.world.routes import Route, messages_of
@@ -178,22 +179,13 @@ async def test_a_delegation_that_is_taken_back_ends_the_client_s_power_at_once(
         assert len(way.received("tools/call")) == 1
 
 
-class _Revoked:
+class _Revoked(Known):
     """Revocations: of nothing, until it is of everything."""
 
     every = False
 
     async def is_revoked(self, cert_id: str) -> bool:
         return self.every
-
-    async def list_of(self, issuer_id: str) -> None:
-        return None
-
-    def has_list(self, sha256: str) -> bool:
-        return False
-
-    def problem(self) -> None:
-        return None
 
 
 async def test_limits_of_a_delegation_hold_for_a_client_as_for_any_agent(front: FrontDoor, tmp_path: Path) -> None:

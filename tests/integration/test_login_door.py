@@ -332,11 +332,11 @@ async def test_an_app_that_calls_itself_otherwise_than_at_the_last_consent_is_sh
                         assert ("it called itself “Host”" in page) == (name == "Other")
 
 
-class _Leaving:
-    """A provider that says a login is over, after `meanwhile` has happened."""
+class _Provider:
+    """A provider whom the gateway asks `again` about a login that it has."""
 
-    def __init__(self, meanwhile: Callable[[], Awaitable[object]]) -> None:
-        self._meanwhile = meanwhile
+    def __init__(self, again: Callable[[], Awaitable[Person]]) -> None:
+        self._again = again
 
     async def login_url(self, redirect_uri: str, state: str, secret: str) -> str:
         raise NotImplementedError
@@ -345,8 +345,18 @@ class _Leaving:
         raise NotImplementedError
 
     async def read_again(self, refresh_token: str, now: int) -> Person:
-        await self._meanwhile()
-        raise OAuthError("invalid_grant", "the identity provider says that this login is over")
+        return await self._again()
+
+
+async def check_again(
+    front: Front, name: str, idp: IdpSettings, again: Callable[[], Awaitable[Person]], now: int
+) -> None:
+    """Has the gateway look again after the login of this name."""
+    flows = Flows(front.settings, front.door, RING)
+    consent = LoginConsent(front.settings, idp, _Provider(again), flows, MemoryStore(), Known())
+    login = await front.door.login(bytes.fromhex(name), now=now)
+    assert login is not None
+    await consent.check_again(login)
 
 
 @pytest.mark.holds("gateway/front/door/login", "read-again")
@@ -362,25 +372,19 @@ async def test_only_groups_that_another_gateway_has_read_meanwhile_renew_a_login
     grant = await front.door.change(visit.grant, lambda one: replace(one, **known), now=now)
     assert grant is not None
 
-    async def meanwhile() -> None:
+    async def meanwhile() -> Person:
         checked = now if is_checked else now - 9
         await front.door.change(grant, lambda one: replace(one, login="new", checked=checked), now=now)
+        raise OAuthError("invalid_grant", "the identity provider says that this login is over")
 
-    flows = Flows(front.settings, front.door, RING)
-    consent = LoginConsent(front.settings, idp, _Leaving(meanwhile), flows, MemoryStore(), Known())
-    login = await front.door.login(bytes.fromhex(visit.name), now=now)
-    assert login is not None
-    if is_checked:
-        await consent.check_again(login)
-    else:
-        with pytest.raises(OAuthError, match="invalid_grant"):
-            await consent.check_again(login)
+    with contextlib.nullcontext() if is_checked else pytest.raises(OAuthError, match="invalid_grant"):
+        await check_again(front, visit.name, idp, meanwhile, now)
     assert (await front.door.login(bytes.fromhex(visit.name), now=now) is not None) is is_checked
 
 
 @pytest.mark.holds("gateway/front/door/login", "read-again")
 async def test_another_provider_than_that_of_a_login_ends_it__and_is_not_shown_its_token(trust: Trust) -> None:
-    async def shown() -> None:
+    async def shown() -> Person:
         raise AssertionError("the other provider was asked")
 
     front, now = Front(trust), unix_seconds()
@@ -388,29 +392,9 @@ async def test_another_provider_than_that_of_a_login_ends_it__and_is_not_shown_i
     known = {"login": "secret", "checked": now, "provider": "https://before.example"}
     assert await front.door.change(visit.grant, lambda one: replace(one, **known), now=now) is not None
     idp = IdpSettings("https://idp.example", "accredit", "s3cret", trust.agent.signer(), (), {})
-    flows = Flows(front.settings, front.door, RING)
-    consent = LoginConsent(front.settings, idp, _Leaving(shown), flows, MemoryStore(), Known())
-    login = await front.door.login(bytes.fromhex(visit.name), now=now)
-    assert login is not None
     with pytest.raises(OAuthError, match="invalid_grant"):
-        await consent.check_again(login)
+        await check_again(front, visit.name, idp, shown, now)
     assert await front.door.login(bytes.fromhex(visit.name), now=now) is None
-
-
-class _Naming:
-    """A provider that names a person in the group, at each refresh."""
-
-    def __init__(self, subject: str) -> None:
-        self._person = Person(subject, "Ada", frozenset(["mail-users"]), "")
-
-    async def login_url(self, redirect_uri: str, state: str, secret: str) -> str:
-        raise NotImplementedError
-
-    async def log_in(self, answer: Parameters, redirect_uri: str, secret: str, now: int) -> Person:
-        raise NotImplementedError
-
-    async def read_again(self, refresh_token: str, now: int) -> Person:
-        return self._person
 
 
 @pytest.mark.holds("gateway/front/door/login", "read-again")
@@ -424,11 +408,10 @@ async def test_another_person_s_groups_renew_nobody_s_login(trust: Trust, *, is_
     )  # fmt: skip
     known = {"login": "secret", "checked": now, "provider": idp.issuer}
     assert await front.door.change(visit.grant, lambda one: replace(one, **known), now=now) is not None
-    provider = _Naming(visit.grant.subject if is_same else "another")
-    flows = Flows(front.settings, front.door, RING)
-    consent = LoginConsent(front.settings, idp, provider, flows, MemoryStore(), Known())
-    login = await front.door.login(bytes.fromhex(visit.name), now=now)
-    assert login is not None
+
+    async def named() -> Person:
+        return Person(visit.grant.subject if is_same else "another", "Ada", frozenset(["mail-users"]), "")
+
     with contextlib.nullcontext() if is_same else pytest.raises(OAuthError, match="invalid_grant"):
-        await consent.check_again(login)
+        await check_again(front, visit.name, idp, named, now)
     assert (await front.door.login(bytes.fromhex(visit.name), now=now) is not None) is is_same

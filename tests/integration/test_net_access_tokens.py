@@ -12,6 +12,7 @@ from tests.world.issuer import IssuerKey, answer, claims
 from tests.world.ports import reserved_port
 from tests.world.raw_server import Connection, Handler, RawServer, until
 from tests.world.token_server import CLIENT, MAIL, SECRET, TokenServer
+from tests.world.virtual_time import Clock
 
 from accredit.errors import AccreditError, ConfigurationError, UpstreamUnavailable
 from accredit.net import AccessTokens
@@ -29,16 +30,6 @@ pytestmark = [pytest.mark.holds("net/access_tokens"), pytest.mark.holds("net/tok
 
 GOOD = b'{"access_token":"abc","token_type":"Bearer","expires_in":600}'
 JSON = "Content-Type: application/json"
-
-
-class Clock:
-    """A clock that is set by hand, in seconds."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class World:

@@ -13,6 +13,7 @@ from tests.world.certificates import write_certificate
 from tests.world.issuer import IssuerKey, RunningIssuer, answer, key_set_text
 from tests.world.raw_server import PATIENCE, Connection, Handler, RawServer, until
 from tests.world.running import run
+from tests.world.virtual_time import Clock
 
 from accredit.errors import ConfigurationError, KeySetError, KeysUnavailable
 from accredit.net import IssuerKeys
@@ -23,16 +24,6 @@ from accredit.tokens import Issuer, TokenVerifier, VerifiedToken, read_key_set
 pytestmark = [pytest.mark.holds("net/fetch"), pytest.mark.holds("net/key_sets")]
 
 NAME = "https://issuer.example"
-
-
-class Clock:
-    """A clock that is set by hand, in seconds."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Running:

@@ -20,16 +20,15 @@ from tests.world.raw_server import RawServer
 from tests.world.recorded import records_at, records_of, verified
 from tests.world.routes import ROUTES, Route, messages_of
 from tests.world.running import RunningGateway, run
+from tests.world.stores import FailsAt
 from tests.world.tasks_server import EXTENDED
 from tests.world.tokened import Tokened
 
 from accredit.consent.call import CallTerms
-from accredit.errors import StoreUnavailable
 from accredit.gateway import HttpUpstream, create_app
 from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.methods import Era
 from accredit.policy.tasks import Owner, task_key
-from accredit.ports import Task
 from accredit.ratify.constraints import MaxAmount, MaxRate
 from accredit.stores import MemoryStore, RevocationLists, Tasks
 from accredit.stores.runners import SqliteRunner
@@ -289,20 +288,8 @@ async def test_a_task_that_was_not_asked_for_is_no_answer(name: str, trust: Trus
         assert unknown(await mine.ask("tasks/get", {"taskId": "t"}))
 
 
-class NoTasks(Tasks):
+class NoTasks(FailsAt, Tasks):
     """Fails at one of its questions."""
-
-    def __init__(self, broken: str) -> None:
-        super().__init__()
-        self._broken = broken
-
-    def __getattribute__(self, name: str) -> Any:
-        if name == object.__getattribute__(self, "__dict__").get("_broken"):
-            return self._fail
-        return object.__getattribute__(self, name)
-
-    async def _fail(self, *_: object, **__: object) -> Task:
-        raise StoreUnavailable("/var/lib/secret-place.db")
 
 
 @pytest.mark.holds("gateway/admission/tasks", "owner-first")

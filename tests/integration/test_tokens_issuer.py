@@ -13,6 +13,7 @@ from tests.world.oauth_client import AgreeableUser
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import RawServer
 from tests.world.running import RunningGateway
+from tests.world.virtual_time import Clock
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.settings import TokenSettings
@@ -21,16 +22,6 @@ from accredit.net import IssuerKeys
 from accredit.tokens import Issuer
 
 CALL = post(Era.MODERN, "tools/call", {"name": "list_inbox", "arguments": {}})
-
-
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class World:

@@ -10,13 +10,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 from tests.world import dying
 from tests.world.command import accepts, environment, wait_until
-from tests.world.mail import MAIL, mail_server
+from tests.world.mail import MAIL
 from tests.world.raw_server import PATIENCE
 from tests.world.up import PASSPHRASE, Newcomer, Up, runs
 from tests.world.warm import Warm
@@ -31,17 +30,6 @@ pytestmark = [
     pytest.mark.holds("cli/commands/hosts"),
 ]
 SEND = {"name": "send_email", "arguments": {"to": "ada@example.org", "subject": "Hello"}}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    with mail_server(tmp_path_factory.mktemp("mail")) as url:
-        yield url
-
-
-@pytest.fixture
-def person(tmp_path: Path, free_port: Callable[[], int]) -> Newcomer:
-    return Newcomer(tmp_path, free_port())
 
 
 def test_from_an_empty_home_to_the_first_protected_call__in_one_command_and_two_passphrases(

@@ -3,28 +3,16 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
-from tests.world.mail import MAIL, mail_server
+from tests.world.mail import MAIL
 from tests.world.up import Newcomer
 
 from accredit.keys import make_key, write_key
 from accredit.setup.own_keys import AGENT_KEY
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("setup/up_place")]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    with mail_server(tmp_path_factory.mktemp("mail")) as url:
-        yield url
-
-
-@pytest.fixture
-def person(tmp_path: Path, free_port: Callable[[], int]) -> Newcomer:
-    return Newcomer(tmp_path, free_port())
 
 
 def trap(person: Newcomer, server: str) -> Path:

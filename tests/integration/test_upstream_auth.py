@@ -22,6 +22,7 @@ from tests.world.recorded import calls_of, records_at
 from tests.world.running import ASGI, FAST, RunningGateway, by_road
 from tests.world.token_server import CLIENT, SECRET, Guarded, TokenServer, text_of
 from tests.world.tokened import Tokened
+from tests.world.virtual_time import Clock
 
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
@@ -47,16 +48,6 @@ def ways(test: Any) -> Any:
     for mark in everywhere:
         test = mark(test)
     return test
-
-
-class Clock:
-    """A clock that is set by hand, in seconds."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Way(Struct):

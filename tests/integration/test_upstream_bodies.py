@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.world.raw_server import Connection
-from tests.world.upstream_client import client_of, gone
+from tests.world.upstream_client import answers, client_of, gone
 
 from accredit.errors import AnswerError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.upstream.http.connection import HIGH_WATER_BYTES
@@ -15,16 +15,6 @@ pytestmark = pytest.mark.usefixtures("loop_factory")
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 MIB = 1 << 20
-
-
-def answers(*parts: bytes) -> Callable[[Connection], Awaitable[None]]:
-    """A handler that answers each request with the same bytes."""
-
-    async def handler(connection: Connection) -> None:
-        while await connection.request():
-            await connection.send(*parts)
-
-    return handler
 
 
 def endless(counter: list[int], head: bytes = b"HTTP/1.1 200 OK\r\n\r\n") -> Callable[[Connection], Awaitable[None]]:

@@ -4,11 +4,10 @@ import asyncio
 import os
 import select
 import socket
-from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.world.raw_server import PATIENCE, Connection, RawServer, until
-from tests.world.upstream_client import client_of, gone
+from tests.world.upstream_client import answers, client_of, gone
 
 from accredit.errors import RequestError, UpstreamLeftOut, UpstreamUnavailable
 from accredit.gateway.upstream.http import connection as connections
@@ -34,16 +33,6 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What closes a connection here is not that it rested for too long, where the test does not say so."""
     monkeypatch.setattr(parsing, "IDLE_SECONDS", 1000.0)
     monkeypatch.setattr(connections, "IDLE_SECONDS", 1000.0)
-
-
-def answers(*parts: bytes) -> Callable[[Connection], Awaitable[None]]:
-    """A handler that answers each request with the same bytes."""
-
-    async def handler(connection: Connection) -> None:
-        while await connection.request():
-            await connection.send(*parts)
-
-    return handler
 
 
 async def ask(client: UpstreamClient, body: bytes = b"{}") -> bytes:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from tests.world.asgi import MemoryAnswer
 from tests.world.authorization import Signed
 from tests.world.calls import REVISION, meta
+from tests.world.decisions import Known
 from tests.world.two_roads import (
     ASGI,
     CHAIN,
@@ -25,7 +26,6 @@ from tests.world.two_roads import (
     JSON_TYPE,
     TRUST,
     URL,
-    NobodyRevoked,
     Records,
     Server,
     settings_of,
@@ -174,7 +174,7 @@ def plain() -> Any:
 
 
 def guarded() -> Any:
-    return create_app(settings_of("proofs"), store=MemoryStore(), revocations=NobodyRevoked(), records=Records())
+    return create_app(settings_of("proofs"), store=MemoryStore(), revocations=Known(), records=Records())
 
 
 def merged() -> Any:

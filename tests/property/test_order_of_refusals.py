@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 from tests.world.authorization import CATALOG, GATEWAY, Signed
 from tests.world.calls import REVISION, meta
+from tests.world.decisions import Known
 from tests.world.delegations import DAY
 from tests.world.issuer import AUDIENCE
-from tests.world.two_roads import ASGI, FAST, TOKENED, TRUST, URL, NobodyRevoked, Records, Server, told
+from tests.world.two_roads import ASGI, FAST, TOKENED, TRUST, URL, Records, Server, told
 
 from accredit.attest import CallDecision
 from accredit.base.clock import unix_seconds
@@ -108,7 +109,7 @@ OF_CHAIN = {"no scope", "a foreign proof", "a broken constraint", "an expired de
 """Faults of what is made once for all calls that have the same."""
 
 
-class Denied(NobodyRevoked):
+class Denied(Known):
     """Revocations that know of all."""
 
     async def is_revoked(self, cert_id: str) -> bool:
@@ -269,7 +270,7 @@ async def _answer(faults: frozenset[str], era: Era, road: str) -> tuple[int, dic
     gateway = create_app(
         gateway_settings(faults & OF_SETTINGS, road),
         store=store,
-        revocations=Denied() if "a revoked delegation" in faults else NobodyRevoked(),
+        revocations=Denied() if "a revoked delegation" in faults else Known(),
         key_sets=TOKENED.key_sets,
         records=NoRecords() if "no record" in faults else Records(),
     )

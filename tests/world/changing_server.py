@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.world.calls import STREAM_HEAD, chunk, compact, event, http
-from tests.world.honest_server import SESSION, TOOLS, answer_to
-from tests.world.raw_server import Connection
+from tests.world.calls import compact
+from tests.world.honest_server import TOOLS, AnsweringServer, answer_to
+from tests.world.raw_server import Connection, RawRequest
 
 from accredit.base.steps import at_one_go
 from accredit.pins import Definitions, ListReader, Pins, digest_of_text
@@ -74,32 +74,17 @@ def answers(message: Any, file: Path, caller: str | None = None) -> list[Any]:
     return [*([CHANGED] if said.get("told") and method == "tools/call" else []), answer]
 
 
-class ChangingServer:
-    """The handler of a `RawServer`; `sse` answers requests with streams. `messages` are those that came."""
+class ChangingServer(AnsweringServer):
+    """Says what `file` says at the time."""
 
     def __init__(self, file: Path, *, sse: bool = False) -> None:
+        super().__init__(sse=sse)
         self._file = file
-        self.sse = sse
-        self.messages: list[Any] = []
 
-    async def __call__(self, connection: Connection) -> None:
-        while (request := await connection.request()) is not None:
-            if not request.body:
-                await connection.send(http(b"", None, status="405 Method Not Allowed"))
-                continue
-            message = json.loads(request.body)
-            self.messages.append(message)
-            caller = request.header("authorization") or request.target.partition("?")[2]
-            told = answers(message, self._file, caller)
-            begins = isinstance(message, dict) and message.get("method") == "initialize"
-            if not told:
-                await connection.send(http(b"", None, status="202 Accepted"))
-            elif self.sse and not begins:
-                events = [chunk(event(compact(each))) for each in told]
-                await connection.send(STREAM_HEAD, *events, chunk(b""))
-            else:
-                headers = (("Mcp-Session-Id", SESSION),) if begins else ()
-                await connection.send(http(compact(told[-1]), headers=headers))
+    async def said(self, message: Any, request: RawRequest, connection: Connection) -> list[bytes]:
+        """What the file has for this caller."""
+        caller = request.header("authorization") or request.target.partition("?")[2]
+        return [compact(each) for each in answers(message, self._file, caller)]
 
 
 def main() -> None:

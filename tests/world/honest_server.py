@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from tests.world.calls import REVISION, STREAM_HEAD, chunk, compact, event, http
-from tests.world.raw_server import Connection
+from tests.world.raw_server import Connection, RawRequest
 
 from accredit.jsonrpc.methods import Era
 
@@ -83,12 +83,17 @@ def answer_to(message: Any) -> Any:
     return {"jsonrpc": "2.0", "id": message["id"], "result": result_of(message["method"], message.get("params", {}))}
 
 
-class HonestServer:
+class AnsweringServer:
     """The handler of a `RawServer`; `sse` answers requests with streams. `messages` are those that came."""
 
     def __init__(self, *, sse: bool = False) -> None:
         self.sse = sse
         self.messages: list[Any] = []
+
+    async def said(self, message: Any, request: RawRequest, connection: Connection) -> list[bytes] | None:
+        """What a message or a batch is answered with: the response at last, and what goes before it on a stream; empty
+        for what is owed none, None to close the connection."""
+        raise NotImplementedError
 
     async def __call__(self, connection: Connection) -> None:
         while (request := await connection.request()) is not None:
@@ -97,18 +102,25 @@ class HonestServer:
                 continue
             message = json.loads(request.body)
             self.messages.append(message)
-            answer = answer_to(message)
-            headers = (("Mcp-Session-Id", SESSION),) if isinstance(message, dict) and _begins(message) else ()
-            if answer is None:
+            texts = await self.said(message, request, connection)
+            if texts is None:
+                return
+            begins = isinstance(message, dict) and message.get("method") == "initialize"
+            if not texts:
                 await connection.send(http(b"", None, status="202 Accepted"))
-            elif self.sse and not headers:
-                await connection.send(STREAM_HEAD, chunk(event(compact(answer))), chunk(b""))
+            elif self.sse and not begins:
+                await connection.send(STREAM_HEAD, *(chunk(event(text)) for text in texts), chunk(b""))
             else:
-                await connection.send(http(compact(answer), headers=headers))
+                await connection.send(http(texts[-1], headers=(("Mcp-Session-Id", SESSION),) if begins else ()))
 
 
-def _begins(message: dict[str, Any]) -> bool:
-    return message.get("method") == "initialize"
+class HonestServer(AnsweringServer):
+    """Answers as it should."""
+
+    async def said(self, message: Any, request: RawRequest, connection: Connection) -> list[bytes]:
+        """One response, where one is owed."""
+        answer = answer_to(message)
+        return [] if answer is None else [compact(answer)]
 
 
 def main() -> None:

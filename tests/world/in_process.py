@@ -1,8 +1,13 @@
-"""What the types of tests that run commands in their own process are. No I/O."""
+"""Commands that run in the process of their test."""
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+import pytest
+
+from accredit.cli import main
 
 
 class Done(NamedTuple):
@@ -31,3 +36,18 @@ Refused = Callable[..., tuple[str, str]]
 
 Save = Callable[..., str]
 """Writes a file from objects; returns its name."""
+
+
+def runs(
+    monkeypatch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str] | pytest.CaptureFixture[bytes], *first: str
+) -> Run:
+    """`run("log", ...)` as `accredit log ...`; `first` are words that come before all others."""
+
+    def run(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["accredit", *first, *arguments])
+        capture.readouterr()
+        code = main()
+        out, err = (each.decode() if isinstance(each, bytes) else each for each in capture.readouterr())
+        return Done(code, out, err)
+
+    return run

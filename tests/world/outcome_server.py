@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.world.calls import STREAM_HEAD, chunk, compact, event, http, log_message
-from tests.world.honest_server import SESSION, answer_to
-from tests.world.raw_server import Connection
+from tests.world.calls import compact, log_message
+from tests.world.honest_server import AnsweringServer, answer_to
+from tests.world.raw_server import Connection, RawRequest
 from tests.world.recorded import open_targets
 
 ROOT = {"method": "roots/list"}
@@ -55,33 +55,24 @@ def reply_to(message: Any) -> bytes | None:
             return compact({**found, "result": {"content": text}})
 
 
-class OutcomeServer:
-    """The handler of a `RawServer`; `sse` answers requests with streams, a log message first."""
+class OutcomeServer(AnsweringServer):
+    """Writes down what the log says of each call; `sse` answers requests with streams, a log message first."""
 
     def __init__(self, log: Path, notes: Path, *, sse: bool = False) -> None:
-        self._log, self._notes, self._sse = log, notes, sse
+        super().__init__(sse=sse)
+        self._log, self._notes = log, notes
 
-    async def __call__(self, connection: Connection) -> None:
-        while (request := await connection.request()) is not None:
-            if not request.body:
-                await connection.send(http(b"", None, status="405 Method Not Allowed"))
-                continue
-            message = json.loads(request.body)
-            for each in message if isinstance(message, list) else [message]:
-                note(self._log, self._notes, each)
-            tool = message.get("params", {}).get("name") if isinstance(message, dict) else None
-            if tool == "die":
-                return
-            text = reply_to(message)
-            begins = isinstance(message, dict) and message.get("method") == "initialize"
-            if tool == "hang":
-                await connection.peer_closed()
-            elif text is None:
-                await connection.send(http(b"", None, status="202 Accepted"))
-            elif self._sse and not begins:
-                await connection.send(STREAM_HEAD, chunk(event(log_message())), chunk(event(text)), chunk(b""))
-            else:
-                await connection.send(http(text, headers=(("Mcp-Session-Id", SESSION),) if begins else ()))
+    async def said(self, message: Any, request: RawRequest, connection: Connection) -> list[bytes] | None:
+        """By the name of the tool: `die` closes the connection, `hang` waits until it is closed."""
+        for each in message if isinstance(message, list) else [message]:
+            note(self._log, self._notes, each)
+        tool = message.get("params", {}).get("name") if isinstance(message, dict) else None
+        if tool == "hang":
+            await connection.peer_closed()
+        if tool in ("die", "hang"):
+            return None
+        text = reply_to(message)
+        return [] if text is None else [log_message(), text]
 
 
 def main() -> None:

@@ -71,7 +71,37 @@ def verified(path: Path, *more: RecordKey) -> LogReport:
         return log.verify([gateway()[1], *more])
 
 
-class FailingRecords:
+class MemoryRecords:
+    """A log in memory that takes everything and keeps nothing, for fakes that keep what they look at."""
+
+    async def begin(self, decided: CallDecision) -> None:
+        """As `ports.Records.begin`."""
+
+    def finish(self, decided: CallDecision, outcome: Outcome) -> asyncio.Future[None]:
+        """As `ports.Records.finish`."""
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+    async def claim(self, resume: bytes) -> CallDecision | None:
+        """Nobody else has begun a call."""
+        return None
+
+    def problem(self) -> str | None:
+        """Nothing is wrong with it."""
+
+    def unverified(self) -> str | None:
+        """All of it is good."""
+
+    async def ready(self) -> bool:
+        """It is."""
+        return True
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class FailingRecords(MemoryRecords):
     """A log in memory that takes no outcomes, or no decisions either."""
 
     def __init__(self, *, decisions: bool = True) -> None:
@@ -92,18 +122,8 @@ class FailingRecords:
     async def write(self) -> None:
         raise StoreUnavailable("/var/lib/secret-place.db is full")
 
-    async def claim(self, resume: bytes) -> CallDecision | None:
-        """Nobody else has begun a call."""
-        return None
-
     def problem(self) -> str | None:
         return "the disk is full"
 
-    def unverified(self) -> str | None:
-        return None
-
     async def ready(self) -> bool:
         return False
-
-    async def aclose(self) -> None:
-        pass

@@ -11,9 +11,10 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 
 from msgspec import structs
 from tests.world.patience import be_patient
@@ -53,6 +54,8 @@ async def opened(url: str, folder: Path, since: int = NEVER) -> AsyncGenerator[P
             await store.aclose()
 
 
+T = TypeVar("T", TaskStore, DoorStore, AskStore)
+
 RING = KeyRing([bytes(range(32))])
 """The keys that all gateways of one front door share."""
 
@@ -64,27 +67,42 @@ def _store(url: str, folder: Path, stack: contextlib.ExitStack) -> StoreUrl:
 
 
 @contextlib.asynccontextmanager
-async def opened_tasks(url: str, folder: Path) -> AsyncGenerator[TaskStore]:
+async def _opened(url: str, folder: Path, opens: Callable[[StoreUrl], T]) -> AsyncGenerator[T]:
+    with contextlib.ExitStack() as stack:
+        async with contextlib.aclosing(opens(_store(url, folder, stack))) as store:
+            yield store
+
+
+def opened_tasks(url: str, folder: Path) -> AbstractAsyncContextManager[TaskStore]:
     """A memory of tasks that is closed in the end."""
-    with contextlib.ExitStack() as stack:
-        async with contextlib.aclosing(_store(url, folder, stack).open_tasks()) as tasks:
-            yield tasks
+    return _opened(url, folder, lambda store: store.open_tasks())
 
 
-@contextlib.asynccontextmanager
-async def opened_door(url: str, folder: Path, ring: KeyRing = RING) -> AsyncGenerator[DoorStore]:
+def opened_door(url: str, folder: Path, ring: KeyRing = RING) -> AbstractAsyncContextManager[DoorStore]:
     """A memory of the front door that is closed in the end."""
-    with contextlib.ExitStack() as stack:
-        async with contextlib.aclosing(_store(url, folder, stack).open_door(ring)) as door:
-            yield door
+    return _opened(url, folder, lambda store: store.open_door(ring))
 
 
-@contextlib.asynccontextmanager
-async def opened_asks(url: str, folder: Path) -> AsyncGenerator[AskStore]:
+def opened_asks(url: str, folder: Path) -> AbstractAsyncContextManager[AskStore]:
     """A memory of asks that is closed in the end."""
-    with contextlib.ExitStack() as stack:
-        async with contextlib.aclosing(_store(url, folder, stack).open_asks()) as asks:
-            yield asks
+    return _opened(url, folder, lambda store: store.open_asks())
+
+
+class FailsAt:
+    """A store, as what comes after it among the bases, that fails at one of its questions; the text would give away
+    where it lives."""
+
+    def __init__(self, broken: str) -> None:
+        super().__init__()
+        self._broken = broken
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == object.__getattribute__(self, "__dict__").get("_broken"):
+            return self._fail
+        return object.__getattribute__(self, name)
+
+    async def _fail(self, *_: object, **__: object) -> Any:
+        raise StoreUnavailable("/var/lib/secret-place.db: disk I/O error")
 
 
 class _Clock:

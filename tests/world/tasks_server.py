@@ -11,9 +11,9 @@ import json
 import sys
 from typing import Any
 
-from tests.world.calls import STREAM_HEAD, chunk, compact, event, http
-from tests.world.honest_server import SESSION, result_of
-from tests.world.raw_server import Connection
+from tests.world.calls import compact
+from tests.world.honest_server import AnsweringServer, result_of
+from tests.world.raw_server import Connection, RawRequest
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 RELATED = "io.modelcontextprotocol/related-task"
@@ -79,32 +79,18 @@ def _shown(task: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in task.items() if name not in ("seen", "asks")}
 
 
-class TasksServer:
-    """The handler of a `RawServer`. `messages` are those that came; `tells` are sent before the answer on a stream."""
+class TasksServer(AnsweringServer):
+    """`tells` are sent before the answer on a stream."""
 
     def __init__(self, *, sse: bool = False) -> None:
-        self.sse = sse
+        super().__init__(sse=sse)
         self.tasks = Tasks()
-        self.messages: list[Any] = []
         self.tells: list[dict[str, Any]] = []
 
-    async def __call__(self, connection: Connection) -> None:
-        while (request := await connection.request()) is not None:
-            if not request.body:
-                await connection.send(http(b"", None, status="405 Method Not Allowed"))
-                continue
-            message = json.loads(request.body)
-            self.messages.append(message)
-            answer = self.tasks.answer(message)
-            begins = isinstance(message, dict) and message.get("method") == "initialize"
-            if answer is None:
-                await connection.send(http(b"", None, status="202 Accepted"))
-            elif self.sse and not begins:
-                told = [chunk(event(compact(each))) for each in self.tells]
-                await connection.send(STREAM_HEAD, *told, chunk(event(compact(answer))), chunk(b""))
-            else:
-                headers = (("Mcp-Session-Id", SESSION),) if begins else ()
-                await connection.send(http(compact(answer), headers=headers))
+    async def said(self, message: Any, request: RawRequest, connection: Connection) -> list[bytes]:
+        """What it tells, and what its tasks answer."""
+        answer = self.tasks.answer(message)
+        return [] if answer is None else [compact(each) for each in (*self.tells, answer)]
 
 
 def main() -> None:

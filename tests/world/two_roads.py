@@ -19,8 +19,10 @@ from msgspec import Struct
 from tests.world.asgi import MemoryAnswer, MemoryHead
 from tests.world.asgi_connection import AsgiConnection
 from tests.world.authorization import GATEWAY, Trust
+from tests.world.decisions import Known
 from tests.world.delegations import DAY
 from tests.world.pipe import Pipe
+from tests.world.recorded import MemoryRecords
 from tests.world.tokened import Tokened
 from uvicorn.server import ServerState
 
@@ -52,7 +54,7 @@ class Seen(Struct):
     counts: dict[str, int]
 
 
-class Records:
+class Records(MemoryRecords):
     """A log in memory: who was decided how, and what came of it."""
 
     def __init__(self) -> None:
@@ -70,41 +72,6 @@ class Records:
         done = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_soon(done.set_result, None)
         return done
-
-    async def claim(self, resume: bytes) -> CallDecision | None:
-        """Nobody else has begun a call."""
-        return None
-
-    def problem(self) -> str | None:
-        """Nothing is wrong with it."""
-
-    def unverified(self) -> str | None:
-        """All of it is good."""
-
-    async def ready(self) -> bool:
-        """It is."""
-        return True
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
-
-
-class NobodyRevoked:
-    """Revocations that know of none."""
-
-    async def is_revoked(self, cert_id: str) -> bool:
-        """Nobody is."""
-        return False
-
-    async def list_of(self, issuer_id: str) -> bytes | None:
-        return None
-
-    def has_list(self, sha256: str) -> bool:
-        """There is none."""
-        return False
-
-    def problem(self) -> str | None:
-        """Nothing is wrong with it."""
 
 
 class Server(UpstreamClient):
@@ -189,7 +156,7 @@ def seen(road: str, kind: str, parts: Sequence[bytes]) -> Seen:
 
 async def _seen(road: str, kind: str, parts: Sequence[bytes]) -> Seen:
     records, server = Records(), Server()
-    proofs: dict[str, Any] = {"store": MemoryStore(), "revocations": NobodyRevoked()} if kind == "proofs" else {}
+    proofs: dict[str, Any] = {"store": MemoryStore(), "revocations": Known()} if kind == "proofs" else {}
     tokens: dict[str, Any] = {"key_sets": TOKENED.key_sets} if kind == "tokens" else {}
     recorded: dict[str, Any] = {"records": records} if kind != "plain" else {}
     gateway = create_app(settings_of(kind), **proofs, **tokens, **recorded)

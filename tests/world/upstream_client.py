@@ -13,6 +13,16 @@ from accredit.gateway.upstream.http.client import UpstreamClient
 Handler = Callable[[Connection], Awaitable[None]]
 
 
+def answers(*parts: bytes) -> Handler:
+    """A handler that answers each request with the same bytes."""
+
+    async def handler(connection: Connection) -> None:
+        while await connection.request():
+            await connection.send(*parts)
+
+    return handler
+
+
 @asynccontextmanager
 async def client_of(
     handler: Handler, timeout: float = 10, **server_options: Any

@@ -1,7 +1,8 @@
 """An event loop whose time is made up: where all wait for a timer, it is that time at once.
 
 So a test of what happens when takes none, and ends the same on a machine that stalls. For coroutines that wait for
-nothing but timers and each other: whatever another thread or process does takes no time either.
+nothing but timers and each other: whatever another thread or process does takes no time either. Also a clock that a
+test sets.
 """
 
 import asyncio
@@ -15,6 +16,16 @@ from tests.world.running import run
 T = TypeVar("T")
 
 _ROUNDING = 1e-6
+
+
+class Clock:
+    """A clock that is set by hand, in seconds."""
+
+    def __init__(self, now: float = 1_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
 
 
 class _Selector(selectors.DefaultSelector):

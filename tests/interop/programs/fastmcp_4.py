@@ -53,12 +53,6 @@ class FastMcp(Player):
     async def do_ping(self) -> Any:
         return await self.client.ping()
 
-    async def progressed(self, progress: float, total: float | None, message: str | None) -> None:
-        self.heard.note("progress", plain({"progress": progress, "total": total, "message": message}))
-
-    async def logged(self, params: Any) -> None:
-        self.heard.note("log", plain({"level": params.level, "data": params.data, "logger": params.logger}))
-
     async def elicited(self, message: str, _: Any, params: Any, __: Any) -> Any:
         self.heard.note("elicitation", {"message": message, "mode": getattr(params, "mode", None)})
         schema = getattr(params, "requested_schema", None)

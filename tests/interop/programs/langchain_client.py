@@ -43,12 +43,6 @@ class LangChain(Player):
         messages = await load_mcp_prompt(self.session, prompt, arguments=arguments)
         return [{"type": message.type, "content": plain(message.content)} for message in messages]
 
-    async def progressed(self, progress: float, total: float | None, message: str | None, _: Any) -> None:
-        self.heard.note("progress", plain({"progress": progress, "total": total, "message": message}))
-
-    async def logged(self, params: Any, _: Any) -> None:
-        self.heard.note("log", plain({"level": params.level, "data": params.data, "logger": params.logger}))
-
     async def elicited(self, _: Any, params: Any, __: Any) -> types.ElicitResult:
         self.heard.note("elicitation", plain({"message": params.message, "mode": getattr(params, "mode", None)}))
         schema = getattr(params, "requestedSchema", None)

@@ -111,6 +111,12 @@ class Player:
             raise CannotDo
         return await method(**step.get("with", {}))
 
+    async def progressed(self, progress: float, total: float | None, message: str | None, *_: Any) -> None:
+        self.heard.note("progress", plain({"progress": progress, "total": total, "message": message}))
+
+    async def logged(self, params: Any, *_: Any) -> None:
+        self.heard.note("log", plain({"level": params.level, "data": params.data, "logger": params.logger}))
+
     async def do_restart(self, what: str) -> Any:
         """The runner restarts something meanwhile."""
         print(json.dumps({"restart": what}), flush=True)

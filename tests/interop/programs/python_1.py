@@ -63,12 +63,6 @@ class PythonSdk1(Player):
         result = await self.session.experimental.get_task_result(made.task.taskId, types.CallToolResult)
         return {"seen": sorted(set(seen)), "result": plain(result)}
 
-    async def progressed(self, progress: float, total: float | None, message: str | None) -> None:
-        self.heard.note("progress", plain({"progress": progress, "total": total, "message": message}))
-
-    async def logged(self, params: Any) -> None:
-        self.heard.note("log", plain({"level": params.level, "data": params.data, "logger": params.logger}))
-
     async def elicited(self, _: Any, params: Any) -> types.ElicitResult:
         self.heard.note("elicitation", plain({"message": params.message, "mode": getattr(params, "mode", None)}))
         schema = getattr(params, "requestedSchema", None)

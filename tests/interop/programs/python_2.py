@@ -56,12 +56,6 @@ class PythonSdk2(Player):
     async def do_ping(self) -> Any:
         return await self.client.send_ping()
 
-    async def progressed(self, progress: float, total: float | None, message: str | None) -> None:
-        self.heard.note("progress", plain({"progress": progress, "total": total, "message": message}))
-
-    async def logged(self, params: types.LoggingMessageNotificationParams) -> None:
-        self.heard.note("log", plain({"level": params.level, "data": params.data, "logger": params.logger}))
-
     async def elicited(self, _: Any, params: Any) -> types.ElicitResult:
         self.heard.note("elicitation", plain({"message": params.message, "mode": getattr(params, "mode", None)}))
         schema = getattr(params, "requested_schema", None)

@@ -5,8 +5,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from tests.world.recorded import MemoryRecords
 
-from accredit.attest import CallDecision, Outcome
+from accredit.attest import CallDecision
 from accredit.errors import ConfigurationError
 from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
@@ -109,7 +110,7 @@ def test_secrets_count_by_their_names_alone__a_digest_that_held_one_could_be_gue
     assert settings_digest(drawn) == settings_digest(SETTINGS)
 
 
-class Kept:
+class Kept(MemoryRecords):
     """A log that keeps what it is told."""
 
     def __init__(self) -> None:
@@ -117,25 +118,6 @@ class Kept:
 
     async def begin(self, decided: CallDecision) -> None:
         self.decided.append(decided)
-
-    def finish(self, decided: CallDecision, outcome: Outcome) -> "asyncio.Future[None]":
-        raise NotImplementedError
-
-    async def claim(self, resume: bytes) -> CallDecision | None:
-        """Nobody else has begun a call."""
-        return None
-
-    def problem(self) -> str | None:
-        return None
-
-    def unverified(self) -> str | None:
-        return None
-
-    async def ready(self) -> bool:
-        return True
-
-    async def aclose(self) -> None:
-        pass
 
 
 @pytest.mark.parametrize("told", ["", "ab" * 32])

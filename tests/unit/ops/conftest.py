@@ -1,17 +1,15 @@
 """The commands, run in this process, in a folder with a gateway's key and a log of four calls."""
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.world.in_process import Done, Run
+from tests.world.in_process import Run, runs
 from tests.world.recorded import thread
 from tests.world.records import DENY, NOW_MS, OK, POLICY, allowed_by_a_person, decided
 
 from accredit.attest import CallDecision
-from accredit.cli import main
 from accredit.keys import PrivateKeyFile, log_signer, make_key, write_key
 from accredit.stores.audit_log.queue import QueuedRecords
 
@@ -68,12 +66,4 @@ def folder(gateway_key: PrivateKeyFile, tmp_path: Path, monkeypatch: pytest.Monk
 def run(folder: Folder, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     """`run("log", ...)` as `accredit log ...` in the folder."""
     assert folder.path.is_dir()
-
-    def call(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["accredit", *arguments])
-        capfdbinary.readouterr()
-        code = main()
-        printed = capfdbinary.readouterr()
-        return Done(code, printed.out.decode(), printed.err.decode())
-
-    return call
+    return runs(monkeypatch, capfdbinary)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.unit.ratify.world import NOW, constraint
-from tests.world.decisions import Deployment, call, draw, finished, granted, policy, proven
+from tests.world.decisions import Deployment, Known, call, draw, finished, granted, policy, proven
 
 from accredit.errors import ChallengesFull, StoreUnavailable
 from accredit.policy import Decision, drive
@@ -15,10 +15,11 @@ from accredit.ports import RateLimit, Spending
 from accredit.ratify import IssuedChallenge
 
 
-class Ports:
+class Ports(Known):
     """A store and revocations that say yes, write down what they are asked, and raise where they are told to."""
 
     def __init__(self, raising: str = "", error: Exception | None = None) -> None:
+        super().__init__()
         self.asked: list[tuple[Any, ...]] = []
         self._raising, self._error = raising, error
 
@@ -61,15 +62,6 @@ class Ports:
     async def is_revoked(self, cert_id: str) -> bool:
         self._note("is_revoked", cert_id)
         return False
-
-    async def list_of(self, issuer_id: str) -> bytes | None:
-        return None
-
-    def has_list(self, sha256: str) -> bool:
-        return False
-
-    def problem(self) -> str | None:
-        return None
 
 
 RATED = granted(constraints=(constraint(type="max_rate", count=2, window_s=60),))

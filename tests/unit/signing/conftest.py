@@ -1,13 +1,11 @@
 """The commands, run in this process, in a folder that holds an owner's, an agent's and a sub-agent's keys."""
 
-import sys
 from pathlib import Path
 
 import pytest
 from tests.world.delegations import World
-from tests.world.in_process import Done, Refused, Run, Save
+from tests.world.in_process import Refused, Run, Save, runs
 
-from accredit.cli import main
 from accredit.keys import DelegationFile, write_key
 from accredit.ratify import DelegationCert, ProofBundle, RevocationList
 
@@ -29,15 +27,7 @@ def folder(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """`run("grant", ...)` as `accredit grant ...` in the folder."""
     assert folder.is_dir()
-
-    def call(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["accredit", *arguments])
-        capsys.readouterr()
-        code = main()
-        printed = capsys.readouterr()
-        return Done(code, printed.out, printed.err)
-
-    return call
+    return runs(monkeypatch, capsys)
 
 
 @pytest.fixture

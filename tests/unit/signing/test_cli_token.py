@@ -2,15 +2,13 @@
 
 import json
 import stat
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from tests.world.in_process import Done, Run
+from tests.world.in_process import Run, runs
 from tests.world.issuer import IssuerKey, claims, key_set_text
 
-from accredit.cli import main
 from accredit.keys import load_token_key, make_token_key, write_token_key
 from accredit.tokens import policy_digest
 
@@ -37,15 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     assert folder.is_dir()
-
-    def call(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["accredit", "token", *arguments])
-        capsys.readouterr()
-        code = main()
-        printed = capsys.readouterr()
-        return Done(code, printed.out, printed.err)
-
-    return call
+    return runs(monkeypatch, capsys, "token")
 
 
 def test_a_key_is_made(run: Run, folder: Path) -> None:

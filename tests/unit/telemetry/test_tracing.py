@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.world.virtual_time import Clock
 
 from accredit.jsonrpc.requests import decode_request
 from accredit.telemetry import Board, Metrics, SpanQueue, Tracer, trace_context
@@ -25,16 +26,9 @@ from accredit.telemetry.tracing import (
 PARENT = TraceContext("a" * 32, "b" * 16, True)
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def tracer(rate: float, board: Board, clock: Clock | None = None) -> Tracer:
     metrics = Metrics(board.slot())
-    return Tracer(rate, SpanQueue(metrics.spans), metrics.spans, clock=clock or Clock())
+    return Tracer(rate, SpanQueue(metrics.spans), metrics.spans, clock=clock or Clock(0.0))
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.01, 0.2, 1.0])
@@ -54,7 +48,7 @@ def test_a_caller_decides__sampled_goes_on_and_not_sampled_does_not() -> None:
 
 
 def test_who_has_everything_sampled_gets_no_more_than_is_bounded() -> None:
-    board, clock = Board(), Clock()
+    board, clock = Board(), Clock(0.0)
     of = tracer(0.0, board, clock)
     assert sum(of.begin(PARENT) is not None for _ in range(10_000)) == MAX_PARENT_SAMPLED
     assert board.totals()[SPANS] == {("not_forced",): [10_000 - MAX_PARENT_SAMPLED]}
