@@ -151,7 +151,7 @@ def test_a_database_without_our_tables_stops_the_start_and_the_commands_make_the
     assert checked.returncode in (0, 2), checked.stderr
     shown = accredit("config", "show", "--config", "accredit.toml", folder=tmp_path)
     assert "hunter2" not in shown.stdout + shown.stderr + checked.stdout + checked.stderr
-    assert 'store.password = {"file": "password"}' in shown.stdout
+    assert f'store.password = {{"file": "{tmp_path / "password"}"}}' in shown.stdout
     restored = accredit("store", "restored", *known, "--json", folder=tmp_path)
     assert json.loads(restored.stdout)["not_before"] > 1_700_000_000
     cluster().run(f"UPDATE accredit_schema SET version = {VERSION + 1}", database=database.database)

@@ -22,6 +22,7 @@ from accredit.base.clock import unix_seconds
 from accredit.client import ProofPresenter
 from accredit.gateway.app import Gateway
 from accredit.gateway.front.asgi import AsgiExchange
+from accredit.gateway.front.endpoint import answer
 from accredit.gateway.settings import AUTHORIZE_PATH, ApiUpstream, GatewaySettings, ProofSettings
 from accredit.http_api.call import Protocol, request_hash, session_context
 from accredit.http_api.facts import http_facts
@@ -119,7 +120,7 @@ async def ask(
         "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers],
     }
     exchange = AsgiExchange(scope, receive, send, gateway.routes.rooms)
-    await AdminApp(gateway, Board(1), "127.0.0.1").serve(exchange)
+    await answer(exchange, AdminApp(gateway, Board(1), "127.0.0.1").serve)
     told = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return Answered(sent[0]["status"], told, b"".join(each.get("body", b"") for each in sent[1:]))
 
