@@ -9,7 +9,7 @@ Nothing is normalised: only one spelling of each URL is accepted, and URLs are c
 - [given-id] The id of a registered client is `accredit-client:` and 32 hex digits.
 - [redirect] A redirect URI has no fragment, no user, no wildcard. It is https; or http on loopback; or it has the
   scheme of a program on the person's machine. Such a scheme is a domain name in reverse order (RFC 8252 sections 7.1
-  and 8.4), or one of the few of known editors (`EDITORS`): all others may be those of the browser or of the system.
+  and 8.4), or one of a known program (`PROGRAMS`): all others may be those of the browser or of the system.
 - [same-redirect] A request's redirect URI is exactly one that the client has named. On loopback any port is accepted
   (RFC 8252 section 7.3).
 - [pattern] An entry of the allow-list is a client id, or the beginning of one followed by `*`. Scheme and host are
@@ -40,9 +40,9 @@ _GIVEN = re.compile(GIVEN_ID + "[0-9a-f]{32}")
 _REDIRECT = re.compile(r"[!$&-;=?-Z\[\]_a-z~%]+")
 """The characters of RFC 3986, without `#`."""
 _LOOPBACK = re.compile(r"(http://(?:127\.0\.0\.1|\[::1\]|localhost))(?::[1-9][0-9]{0,4})?((?:[/?].*)?)")
-EDITORS = ("cursor", "kiro", "trae", "vscode", "vscode-insiders", "vscodium", "warp", "windsurf", "zed")
+PROGRAMS = "claude|cursor|goose|kiro|lmstudio|trae|vscode|vscode-insiders|vscodium|warp|windsurf|zed"
 """The schemes of known programs that speak MCP: they have no dot. The desk shows the person who is asked the scheme."""
-_PRIVATE = re.compile(rf"(?:[a-z]{{2,63}}(?:\.[a-z0-9-]{{1,63}})+|{'|'.join(EDITORS)}):/?/?(.+)")
+_PRIVATE = re.compile(rf"(?:[a-z]{{2,63}}(?:\.[a-z0-9-]{{1,63}})+|{PROGRAMS}):/?/?(.+)")
 """A private-use scheme. A first label with a dash is no top-level domain: macOS handles `x-apple.systempreferences`."""
 
 

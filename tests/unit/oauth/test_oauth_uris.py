@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from accredit.oauth.uris import (
     MAX_URI_CHARS,
+    PROGRAMS,
     form_action,
     host_of,
     is_allowed,
@@ -109,7 +110,7 @@ def test_an_id_that_was_given_out_has_one_form() -> None:
         "https://localhost:9/cb",
         "cursor://anysphere.cursor-retrieval/oauth/callback",
         "vscode://dynamicauthprovider/redirect",
-        "vscode-insiders://vscode.dev/redirect",
+        *(f"{scheme}://host/redirect" for scheme in PROGRAMS.split("|")),
         "com.example.app:/cb",
         "com.example.app://cb",
         "com.example.app:///cb",
