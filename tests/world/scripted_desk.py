@@ -84,8 +84,10 @@ class ScriptedDesk:
         with contextlib.suppress(OSError), connection, connection.makefile("rb") as lines:
             for line in lines:
                 said = json.loads(line)
-                for answer in self._answers(said, connection):
-                    connection.sendall(json.dumps(answer).encode() + b"\n")
+                answers = self._answers(said, connection)
+                with contextlib.suppress(OSError):  # whoever asked may have gone: what they said before that is read
+                    for answer in answers:
+                        connection.sendall(json.dumps(answer).encode() + b"\n")
                 with self._heard:
                     self.said.append(said)
                     self._heard.notify_all()
