@@ -11,11 +11,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def excerpt(text: str | bytes, limit: int = MAX_QUOTED) -> str:
-    """Return at most `limit` printable ASCII characters of a peer's text, for an error message. A backtick becomes "'":
-    our own texts put commands between backticks, and the desk's page shows those as such."""
+    """Return at most `limit` printable ASCII characters of a peer's text, for an error message."""
     if isinstance(text, bytes):
         text = text[: limit * 4].decode("utf-8", "replace")
-    return "".join(char if " " <= char <= "~" else "?" for char in text[:limit]).replace("`", "'")
+    return "".join(char if " " <= char <= "~" else "?" for char in text[:limit])
 
 
 def json_ascii(value: object) -> str:

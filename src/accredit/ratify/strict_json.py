@@ -19,9 +19,8 @@ _GONE = object()
 
 
 def quote(text: str) -> str:
-    """Return at most `MAX_QUOTED` characters of a text from a peer, in quotes and in ASCII. Backticks are escaped: our
-    own texts put commands between them."""
-    return json.dumps(text[:MAX_QUOTED]).replace("`", "\\u0060")
+    """Return at most `MAX_QUOTED` characters of a text from a peer, in quotes and in ASCII."""
+    return json.dumps(text[:MAX_QUOTED])
 
 
 def parse(data: bytes, max_bytes: int) -> object:
