@@ -23,6 +23,7 @@ from accredit.errors import ConfigurationError, StoreUnavailable, WireError
 from accredit.gateway import HttpUpstream, create_app
 from accredit.gateway.front import ratify_http
 from accredit.gateway.front.asgi import AsgiExchange
+from accredit.gateway.front.endpoint import answer
 from accredit.keys import write_key
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.policy.http_binding import MAX_VERIFY_BYTES, read_verify
@@ -234,7 +235,7 @@ async def test_the_admin_listener_has_it_where_that_is_named_and_for_no_other_or
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            await admin.serve(AsgiExchange(scope, receive, send, gateway.routes.rooms))
+            await answer(AsgiExchange(scope, receive, send, gateway.routes.rooms), admin.serve)
         else:
             await gateway(scope, receive, send)
 
