@@ -41,7 +41,7 @@ from accredit.policy.decision import (
     SpendChallenge,
     TakeUse,
 )
-from accredit.policy.tasks import Owner, encode_task_facts, task_key
+from accredit.policy.tasks import Owner, TaskScope, encode_task_facts, task_key
 from accredit.ports import RateLimit, Spending, Task
 from accredit.ratify import DelegationCert, HybridSignature, ProofBundle
 from accredit.ratify.constraints import MaxAmount, MaxRate
@@ -488,6 +488,18 @@ def test_to_see_a_task_needs_nothing_more_than_owning_it() -> None:
     assert (error(decision), decision.task) == ("", task())
     assert kinds(needs) == [LookAtChallenge, IsRevoked, FindTask, SpendChallenge]
     assert needs[2] == FindTask(task_key("", "t"))
+
+
+@pytest.mark.holds("policy/decide", "authority")
+def test_where_each_session_has_its_own_tasks_another_session_s_is_not_looked_for() -> None:
+    place = TaskScope("mail", apart="run")
+    asked = proven(call("", method="tasks/get", taskId="t", session="s"), granted("identity:prove"))
+    steps = decide(asked, policy(), NOW, place=place)
+    need = next(steps)
+    while not isinstance(need, FindTask):
+        need = steps.send(GOOD[type(need)])
+    assert need == FindTask(place.key("t", "s"))
+    assert place.key("t", "s") not in {place.key("t", "other"), place.key("t")}
 
 
 @pytest.mark.holds("policy/decide", "authority")

@@ -1,5 +1,7 @@
 """What a good token may do, and what a client is told."""
 
+from typing import Any
+
 import pytest
 from tests.world.issuer import AUDIENCE
 
@@ -94,9 +96,10 @@ def test_who_sends_no_token_calls_only_what_asks_for_none() -> None:
     assert words(missing.value) == ("no token", "a bearer token is required")
 
 
-def test_a_tool_that_was_not_found_is_no_tool_that_asks_for_no_scope() -> None:
-    with pytest.raises(TypeError, match="NoneType, not a text"):
-        check_tool(token(), "send", None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+@pytest.mark.parametrize(("found", "what"), [(None, "NoneType"), (5, "int")])
+def test_a_tool_that_was_not_found_is_no_tool_that_asks_for_no_scope(found: Any, what: str) -> None:
+    with pytest.raises(TypeError, match=f"{what}, not a text"):
+        check_tool(token(), "send", found)
 
 
 def test_a_token_of_one_session_is_no_good_in_another() -> None:
