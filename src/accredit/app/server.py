@@ -81,13 +81,12 @@ def serve(
 ) -> int:
     """Serve `app` until told to stop; return the process's exit code.
 
-    Once connections are accepted, `announce` is called, and `reloads`, which begins to listen for reloads; and `beside`
-    begins. With a `lifeline`, this process is a worker. The lifeline is a file descriptor; its end of file means that
-    the parent has gone, or orders a stop.
+    Once connections are accepted, `announce` is called, `reloads` begins to listen for reloads, and `beside` begins.
+    With a `lifeline`, this process is a worker. The lifeline is a file descriptor; its end of file means that the
+    parent has gone, or orders a stop.
     """
     give_large_blocks_back()
-    server = _Server(server_config(app, ending.grace), app, tls, ending.drain, lifeline, announce)
-    server.reloads, server.beside = reloads, beside
+    server = _Server(server_config(app, ending.grace), app, tls, ending.drain, lifeline, announce, reloads, beside)
     gc.collect()
     gc.freeze()  # what was loaded stays: the garbage collector need not look through it again
     try:
@@ -140,10 +139,12 @@ class _Server(uvicorn.Server):
         drain_seconds: int,
         lifeline: int | None,
         announce: Callable[[], None] | None,
+        reloads: Callable[[TakeSettings], None] | None,
+        beside: BackgroundService | None,
     ) -> None:
         super().__init__(config)
-        self.reloads: Callable[[TakeSettings], None] | None = None
-        self.beside: BackgroundService | None = None
+        self._reloads = reloads
+        self._beside = beside
         self._app = app
         self._tls = tls
         self._drain_seconds = drain_seconds
@@ -157,10 +158,10 @@ class _Server(uvicorn.Server):
             self.servers.append(TlsListener(listener, self._tls, self._protocol))  # pyright: ignore[reportArgumentType]
         if self._lifeline is not None:
             asyncio.get_running_loop().add_reader(self._lifeline, self._let_go, self._lifeline)
-        if self.beside is not None:
-            await self.beside.start(lambda: len(self.server_state.connections))
-        if self.reloads is not None:
-            self.reloads(self.take)
+        if self._beside is not None:
+            await self._beside.start(lambda: len(self.server_state.connections))
+        if self._reloads is not None:
+            self._reloads(self.take)
         if self._announce is not None:
             self._announce()
 
@@ -170,14 +171,14 @@ class _Server(uvicorn.Server):
             if isinstance(each, TlsListener) and tls is not None:
                 each.tls = tls
         self._drain_seconds, self.config.timeout_graceful_shutdown = ending
-        if self.beside is not None:
-            self.beside.take(tls)
+        if self._beside is not None:
+            self._beside.take(tls)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.end_streams()
         await super().shutdown(sockets)
-        if self.beside is not None:
-            await self.beside.stop()
+        if self._beside is not None:
+            await self._beside.stop()
 
     async def on_tick(self, counter: int) -> bool:
         """Check for shutdown, ten times a second."""

@@ -57,18 +57,14 @@ def run_suggest(*, since: str | None, config: Path | None, key: Sequence[Path]) 
     loaded = load(config, os.environ, {})
     suggester = Suggester(deployment_of(loaded))
     first = "" if since is None else timestamp(moment("--since", since))
-    trusted, place = public_keys(key, config), LogSource(config=config).place()
+    source, trusted = LogSource(config=config), public_keys(key, config)
+    place = source.place()
     progress = Progress("reading the log", unit="entries")
-    with (
-        as_configuration_errors(),
-        Verifiers(trusted) as examiner,
-        place.open_log() as log,
-        progress,
-    ):
+    with as_configuration_errors(), Verifiers(trusted) as examiner, place.open_log() as log, progress:
         prover = Prover(trusted, examiner)
         for _, record, _ in prover.records(progress.over(log.newest_first()), partial(is_decision_since, first)):
             suggester.add(record)
-    found, names = suggester.suggestion(), known_names((), LogSource(config=config))
+    found, names = suggester.suggestion(), known_names((), source)
     lines = Lines(found, names, prover.left, find_public_keys(os.environ, loaded.file))
     print_result(lines.members())
     for line in lines.text():
