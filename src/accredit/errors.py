@@ -487,7 +487,7 @@ class AskGone(ConsentError):
 
 
 class DeskRequestError(ConsentError):
-    """A desk's request to a gateway can't be read, is not for this gateway or not from now, or was not signed."""
+    """A desk's request to a gateway can't be read, is for another gateway or another time, or is not signed."""
 
 
 class UnusableAnswer(ConsentError):

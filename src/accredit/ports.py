@@ -326,16 +326,16 @@ class HeldAsk(Struct, frozen=True):
 
 
 class AskStore(Protocol):
-    """Memory of asks, shared by all gateways that serve the same clients. Of several at once, in whatever processes,
-    exactly one answers an ask, and exactly one takes it."""
+    """Memory of asks, shared by all gateways that serve the same clients. Of several calls at once, in whatever
+    processes, exactly one answers an ask, and exactly one takes it."""
 
     async def hold(self, ask: HeldAsk, *, now: int) -> HeldAsk:
         """Hold an ask until its `keep_until`, and return it. If its key is known, change nothing, and return the ask
         that has this key, perhaps with its answer.
 
         Raises `AsksFull` if there is no room, in all (`MAX_ASKS` of each kind) or for this asker
-        (`MAX_ASKS_PER_ASKER` without an answer), or if another ask has this code. An ask without a person has room
-        however many its asker has: the oldest one without an answer of the asker who has most of these makes it.
+        (`MAX_ASKS_PER_ASKER` without an answer), or if another ask has this code. An ask without a person always has
+        room: it takes the place of the oldest unanswered one of the asker who has the most of them.
         """
         ...
 

@@ -153,9 +153,9 @@ class Answers:
 
 
 def only_own(judged: Judged, is_own: Callable[[str], bool], known: int, *, whole: bool) -> Judged:
-    """Return a list of tasks with the caller's alone. If it is `whole`, its tasks are counted. Else the number of all
-    `known` tasks of the caller is given, which may be more than those that were asked for. Raises `AnswerError`
-    ([same-task])."""
+    """Return a list of tasks without other callers' tasks. If the list is `whole`, its total is the number of tasks
+    left. Otherwise it is `known`, the number of all tasks of the caller, even if only some were asked for. Raises
+    `AnswerError` ([same-task])."""
     result = judged.result
     if not isinstance(result, shapes.ListResult):
         return judged

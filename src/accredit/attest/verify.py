@@ -118,7 +118,7 @@ class LogReport(NamedTuple):
     fault: Fault | None
 
     def __bool__(self) -> NoReturn:
-        """Raise `TypeError`. As a tuple it would always be true, and `if not verify_log(...)` once let changed logs
+        """Raise `TypeError`. As a tuple it would always be true, and `if not verify_log(...)` would let changed logs
         pass."""
         raise TypeError("a LogReport is neither true nor false: ask for report.valid")
 

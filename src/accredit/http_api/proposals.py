@@ -57,8 +57,8 @@ class Proposal(NamedTuple):
 
 class Proposals(NamedTuple):
     """What is proposed for an API: `routes` that a table does not have yet, and what was `left_out`, with the reason.
-    `same` are the table's own routes that belong to an operation. `counted` has, by the text of a proposed or left-out
-    route, the table's routes that its requests count as, though those need something else."""
+    `same` are the table's own routes that belong to an operation. `counted` maps the text of a proposed or left-out
+    route to routes of the table that match some of its requests, but need something else."""
 
     routes: list[Proposal]
     left_out: list[tuple[Proposal, str]]

@@ -109,7 +109,7 @@ class IssuerKeys:
 
 
 class _Remote:
-    """The key set at one URL. If that is None, it is the URL in the issuer's metadata."""
+    """The key set at one URL: at `url`, or if that is None, at the URL in the issuer's metadata."""
 
     def __init__(self, issuer: str, url: str | None, clock: Callable[[], float]) -> None:
         self._issuer = issuer

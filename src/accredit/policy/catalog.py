@@ -60,7 +60,7 @@ class Entry(Struct, frozen=True, kw_only=True, dict=True):
         return (self.scope, *self.accepts, *(scope for each in self.also for scope in each.scopes))
 
     def with_also(self, *others: "Entry") -> "Entry":
-        """Return an entry that requires what others do, too."""
+        """Return an entry that also requires what the `others` require."""
         return replace(self, also=(*self.also, *others))
 
     def allows(self, granted: Collection[str]) -> bool:

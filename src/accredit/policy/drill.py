@@ -9,8 +9,8 @@
   even under its merged name at the endpoint of several servers.
 - [no-list] No list shows these tools, no quota counts their calls, and no server is asked for their definitions.
 - [routes] An HTTP API has two routes of the same kind, `POST /accredit.drill` and `POST /accredit.drill.sensitive`.
-  They never reach the API: the gateway answers a request that passes with 204. Where a proxy asks, it answers 403, so
-  that the proxy does not send it on.
+  They never reach the API: the gateway answers a request that passes with 204. If a proxy asks about it, the answer is
+  403, so that the proxy does not send it on.
 - [skills] An agent has two skills of the tools' names, which no card shows. A message (`SendMessage`) for one of them
   is answered by the gateway with a message, makes no task, and takes no conversation.
 - [answer] The answer (`drill_answers`) reveals nothing about the call, the caller or the gateway. If the call has an

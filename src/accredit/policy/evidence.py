@@ -355,8 +355,8 @@ class _Case:
                     raise _Contradiction(f"{what}: {outcome.detail}")
 
     def _params_sha256(self, target: str | None) -> str:
-        """Return the digest that a constraint for exactly this call names, as far as the record tells it. For a request
-        with a path, it can't be told without the path, which the caller may know ("")."""
+        """Return the digest that a constraint for exactly this call names, or "" if it is unknown. For a request with a
+        path, the record is not enough: the caller must know the path (`target`)."""
         protocol = self._record.call.protocol
         if protocol not in PROTOCOLS_WITH_PATH:
             return self._subject

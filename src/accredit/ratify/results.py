@@ -48,7 +48,7 @@ class VerifyResult(Struct, frozen=True, kw_only=True):
     root_checked: bool = False
 
     def __bool__(self) -> NoReturn:
-        """Raise `TypeError`. An object would always be true, and `if not verify_bundle(...)` once let refused bundles
+        """Raise `TypeError`. An object would always be true, and `if not verify_bundle(...)` would let refused bundles
         pass."""
         raise TypeError("a VerifyResult is neither true nor false: ask for result.valid")
 

@@ -108,8 +108,8 @@ class Asks(SteppedStore):
 
     @reads
     def answered(self, after: bytes, *, now: int) -> Steps[Sequence[tuple[bytes, bytes]]]:
-        """Return the keys and answers of the next asks that have an answer. An answer of a type that none has (in an
-        SQLite file) is told as b"": there may be others behind it."""
+        """Return the keys and answers of the next asks that have an answer. An answer that is not bytes (an SQLite file
+        allows that) is returned as b"": there may be others behind it."""
         rows = yield _ANSWERED, (after, now)
         return [(key, answer if isinstance(answer, bytes) else b"") for key, answer in rows if isinstance(key, bytes)]
 
@@ -145,7 +145,8 @@ def _find(key: bytes, now: int) -> Steps[HeldAsk | None]:
 
 
 def _first(rows: Sequence[Sequence[Any]]) -> HeldAsk | None:
-    """Return the ask of the first row; None without one, and for values of a type that none has (in an SQLite file)."""
+    """Return the ask of the first row, or None. A row with values of another type than an ask's holds no ask: an SQLite
+    file allows such values."""
     for key, asker, person, code, text, keep_until, answer, tries in rows:
         if {*map(type, (key, asker, person, code, text, answer))} == {bytes} and type(tries) is type(keep_until) is int:
             names = person.decode("utf-8", "replace"), code.decode("utf-8", "replace")

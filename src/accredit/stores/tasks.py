@@ -109,8 +109,8 @@ def _find(key: bytes, now: int) -> Steps[Task | None]:
 
 
 def _first(rows: Sequence[Sequence[Any]]) -> Task | None:
-    """Return the task of the first row. Return None without one, for values of a type that none has (in an SQLite
-    file), and for names that are no text."""
+    """Return the task of the first row, or None. A row with names that are not text, or (as an SQLite file allows) with
+    values of another type than a task's, holds no task."""
     for owner, method, target, facts, flow in rows:
         if {*map(type, (owner, method, target, facts, flow))} == {bytes}:
             with suppress(UnicodeDecodeError):

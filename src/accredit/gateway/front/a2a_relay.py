@@ -1,4 +1,4 @@
-"""Requests to an agent behind the gateway (contract-3 section 5.4): decided, forwarded, and their answers judged.
+"""Requests to an agent behind the gateway: decided, forwarded, and their answers judged.
 
 - [whole-body] The body is read whole, within its bound, and then strictly (`a2a.requests`). The agent gets it written
   again: the params in the form of which the proof has the digest.

@@ -1,4 +1,4 @@
-"""Requests to an HTTP API behind the gateway (contract-3 section 5.2): decided, then forwarded with their answers.
+"""Requests to an HTTP API behind the gateway: decided, then forwarded with their answers.
 
 - [whole-body] The body is read whole, within its bound, before the request is decided. It is forwarded byte for byte.
 - [prefix] The API's prefix on the gateway is removed from the path before routes are matched and the request is

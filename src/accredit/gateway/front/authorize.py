@@ -1,4 +1,4 @@
-"""Answers another proxy that asks whether it may forward a request to an API (contract-3 section 5.3).
+"""Answers another proxy that asks whether it may forward a request to an API.
 
 - [family] The request in question is read only from where the configured proxy puts it: nginx in `X-Original-Method`
   and `X-Original-URI`, Traefik and Caddy in `X-Forwarded-Method` and `X-Forwarded-Uri`, Envoy in the method and path of

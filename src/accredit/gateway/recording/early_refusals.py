@@ -78,7 +78,7 @@ class AnonymousRecordBudget(Budget):
         counters.unrecorded(logged=self._left_out == 1)
 
     async def record(self, counters: Counters, begin: Callable[..., Awaitable[object]]) -> None:
-        """Record a call by `begin`. Its argument `reason` says how many calls before this one were left out."""
+        """Record a call by calling `begin`, with a `reason` that says how many calls before this one were left out."""
         left_out, self._left_out = self._left_out, 0
         try:
             await begin(reason=f"{left_out} refused requests before this one left no record" if left_out else None)

@@ -228,8 +228,7 @@ class LogDatabase(LogReader):
         return {writer: records for writer, _, records, _ in self._snapshot.rows(_WRITERS) if records}
 
     def after(self, position: object) -> Iterator[NumberedEntry] | None:
-        """Yield the records added after a position. Return None if one of its writers is gone, or has fewer records
-        than then."""
+        """Yield the records added after a position. Return None if a writer in it is gone, or has fewer records now."""
         known, now = cast("dict[int, int]", position), cast("dict[int, int]", self.position())
         if any(now.get(writer, 0) < records for writer, records in known.items()):
             return None

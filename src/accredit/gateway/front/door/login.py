@@ -1,14 +1,14 @@
-"""Consent by people who log in at an identity provider. What they pass on is signed by the key of `[oauth.idp]`, under
-the delegation that a person signed to it.
+"""Consent by people who log in at an identity provider. They pass on scopes to an app: the key of `[oauth.idp]` signs
+that, under the delegation that a person signed to this key.
 
-- [own-browser] The provider's `state` is sealed for the browser that began (`flows`). So nobody finishes a login that
-  another browser has begun, nor has one finished there.
-- [once] What comes back from the provider is taken once, and so is the form of the page, by all gateways of one store.
+- [own-browser] The provider's `state` is sealed for the browser that began (`flows`). So a login can't be begun in one
+  browser and finished in another.
+- [once] Over all gateways of one store, each answer of the provider, and each form of the page, is accepted only once.
 - [groups] A person may pass on the scopes of their groups that the app asks for and the delegation covers: never one of
   a sensitive tool, a wildcard, or the right to delegate. They tick which. Scopes that are not only for reading are not
   ticked before.
-- [passed-on] While the delegation to the gateway's key is revoked, or its root is none, nobody is sent to log in, and
-  nothing is signed.
+- [passed-on] While the delegation to the gateway's key is revoked, or its root is not trusted, nobody is sent to log
+  in, and nothing is signed.
 - [signed] What is signed is for the client's new key, for the shown tools at this gateway's id, and ends with the first
   of `refresh_days` and the delegations above it.
 - [changed] If the app calls itself otherwise than at the last consent, or its answer goes elsewhere, the page says so.

@@ -1,2 +1,2 @@
-"""Several servers as one endpoint: each request goes to all of them, or to the one that its target's unique name
-shows."""
+"""Several servers as one endpoint: each request goes to all of them, or to the one that is named in its target's
+unique name."""

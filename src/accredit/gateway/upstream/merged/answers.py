@@ -293,7 +293,7 @@ def merged_instructions(results: Results) -> str | None:
 
 
 def merged_versions(results: Results, asked: str | None) -> list[str]:
-    """Return the versions that all support, in the order of the first ([versions])."""
+    """Return the versions that all servers support, in the first server's order ([versions])."""
     listed = [_texts(result.get("supportedVersions")) for result in results.values()]
     common = [each for each in listed[0] if all(each in others for others in listed)] if listed else []
     return common if asked is None or asked in common else [*common, asked]
