@@ -105,7 +105,6 @@ def load(
 
 
 def _names_a_server(command_line: Values) -> bool:
-    """Return whether the command line names a server."""
     return any(section == "upstream" for section, _ in command_line)
 
 

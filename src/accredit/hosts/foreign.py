@@ -165,8 +165,6 @@ def _texts(value: object) -> Iterator[str]:
 
 
 class _Entry:
-    """One entry of a host."""
-
     def __init__(self, host: Host, members: Mapping[str, object], folders: Folders) -> None:
         self._host = host
         self._members = _flat(host, members)

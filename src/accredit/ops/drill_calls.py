@@ -114,7 +114,6 @@ class Drill:
             await self._tokens()
 
     async def _proofs(self) -> None:
-        """Test proofs."""
         params, proof = self._params(), self._proof
         agent, delegation = self._parties.agent, self._delegation
         await self._try("no_proof", "without a proof", _expect_refusal("missing_ratify_proof"), params)
@@ -140,7 +139,6 @@ class Drill:
         await self._try("forged", "with a signature of something else", invalid, params, forged)
 
     async def _delegations(self) -> None:
-        """Test delegations."""
         params, proof = self._params(), self._proof
         parties, agent = self._parties, self._parties.agent
         ended = proof.of(agent, agent.granted(parties.issuer, ended=True), params)
@@ -171,7 +169,6 @@ class Drill:
         await self._try("used_up", "a second call with that one", used_up, params, again)
 
     async def _challenges(self) -> None:
-        """Test challenges."""
         agent, delegation = self._parties.agent, self._delegation
         params, others = self._params(SENSITIVE_DRILL), self._params(SENSITIVE_DRILL)
         asked = _expect_refusal("ratify_challenge_required")
@@ -219,7 +216,6 @@ class Drill:
         await self._try("good_state", "with the state that it was given", PASSES, brought, self._good(brought))
 
     async def _tokens(self) -> None:
-        """Test tokens."""
         params, agent = self._params(), self._parties.agent
         invalid, denied = _expect_refusal("invalid_token"), _expect_refusal("insufficient_scope")
         if self._endpoint.token_required:

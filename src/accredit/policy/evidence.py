@@ -435,7 +435,6 @@ class _Case:
         return now is not None and abs(now - self._at) <= longest + CLOCK_BACK_SECONDS
 
     def _named_proof(self, kept: _Proof, now: int | None) -> KeptProof:
-        """Return the proof that the record names."""
         authority = self._authority
         if authority.proof is None:
             raise _Untold("records of this version keep no proof")

@@ -171,7 +171,6 @@ def _check_names(loaded: Loaded, name: str, existing: str | None) -> None:
 
 
 def _new_content(loaded: Loaded, name: str, existing: str | None, tables: str) -> bytes:
-    """Return the file's new bytes."""
     old = loaded.content.decode()
     text, means = old, tomllib.loads(old)
     if existing is not None:

@@ -332,7 +332,6 @@ def _report(job: _Job, backup: Path | None) -> int:
 
 
 def _notes(job: _Job) -> list[str]:
-    """Return notes for the user."""
     planned = job.plan
     notes = [
         f"{each.own.name} is {each.server} in {planned.file.name}"

@@ -5,7 +5,7 @@ The statements are in the part of SQL that SQLite and PostgreSQL share. A class 
 each as one of these:
 
 - [writes] The statements are one transaction. It may be rolled back, and the method run anew. Of several at once, in
-  whatever processes, each waits for the one before: by a lock in memory, by SQLite's for a file, by an advisory lock in a
+  whatever processes, one runs after the other: by a lock in memory, by SQLite's for a file, by an advisory lock in a
   database. Otherwise two uses of one code could both be the first. Such methods are seldom called, and take a few
   milliseconds.
 - [writes-alike] The same, for a method that may be called twice with the same outcome. If a database's answer is lost,

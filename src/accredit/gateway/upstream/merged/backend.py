@@ -234,7 +234,6 @@ class MergedBackend:
     async def _post_to(
         self, server: MergedMember, reply: Reply, request: Request, own: str, era: Era, edit: Edit | None
     ) -> None:
-        """Forward a request to its server."""
         current_server.set(server.name)
         edit = result_edit(server.name, request.method, edit)
         edits = {request.id: edit} if edit is not None else {}
