@@ -251,7 +251,8 @@ class ProofRefused(AccreditError):
     """A call was refused by the decision, at the gateway or in a server. The client gets the same error.
 
     `code`, `message` and `data` are the JSON-RPC error's; `data["error"]` is the word for programs, such as
-    "ratify_scope_denied". With a `challenge`, the HTTP status is 401, and that is the value of `WWW-Authenticate`.
+    "ratify_scope_denied". With a `challenge`, the HTTP status is 401, and the challenge is the value of
+    `WWW-Authenticate`.
     """
 
     challenge = ""

@@ -135,8 +135,8 @@ class TaskStore(Protocol):
         ...
 
     async def renew(self, key: bytes, known: Task, task: Task, *, keep_until: int, now: int) -> bool:
-        """Put `task`, which differs from `known` in its facts alone, in the place of that, and remember it until
-        `keep_until`, if that is later. Return False, and change nothing, if `known` is not the task of this key."""
+        """Replace `known` by `task`, which differs from it only in its facts, and remember it until `keep_until`, if
+        that is later. Return False, and change nothing, if `known` is not the task of this key."""
         ...
 
     async def find(self, key: bytes, *, now: int) -> Task | None:
@@ -228,9 +228,9 @@ class DoorStore(Protocol):
         login = await door.login(name, now=now)             # for each call with an access token
         await door.end_login(name, now=now)                 # RFC 7009; the last one ends the grant, and with it the key
 
-    Each method is one transaction: of several who use one code or token at once, in whatever processes, exactly one is
-    first. What is kept is sealed with the gateways' keys, and for its place: nobody reads it, makes it or moves it with
-    the store alone. Nothing that is forgotten or deleted becomes valid by that.
+    Each method is one transaction: of several uses of one code or token at once, in whatever processes, exactly one is
+    first. Each row is sealed with the gateways' keys, together with its place: nobody who has only the store can read,
+    make or move a row. Nothing becomes valid because rows are forgotten or deleted.
     """
 
     async def register(self, client_id: str, document: bytes, *, ends: int, now: int) -> None:
@@ -310,9 +310,9 @@ class HeldAsk(Struct, frozen=True):
 
     `key` (32 bytes) identifies what is asked. Asks of one `asker` (32 bytes) are counted together. `person` is the id
     of the root key that is asked; it is "" if the ask is for whoever types the `code`. `text` is the sealed ask.
-    `answer` is b"" until there is one. `tries` counts the digits that were typed. Nothing here is verified but by who
-    unseals `text` (`gateway.holding`) and checks the certificates in `answer`: a thief with write access to the store
-    can write rows.
+    `answer` is b"" until there is one. `tries` counts the digits that were typed. The store verifies none of this, and
+    a thief with write access to it can write rows. The caller unseals `text` (`gateway.holding`), and checks the
+    certificates in `answer`.
     """
 
     key: bytes
@@ -353,7 +353,7 @@ class AskStore(Protocol):
 
     async def answered(self, after: bytes, *, now: int) -> Sequence[tuple[bytes, bytes]]:
         """Return the keys and answers of asks with an answer, which nobody has taken yet: some of those whose key is
-        above `after`, in the order of their keys. There are none only if no more follow."""
+        above `after`, in the order of their keys. If there are none, no more follow."""
         ...
 
     async def answer(self, key: bytes, answer: bytes, *, keep_until: int, now: int) -> bool:

@@ -80,8 +80,8 @@ class _Deadlines:
 
 class _Connections:
     """The state of a server's connections: the idle ones, the longest idle first; those that wait for a request's head
-    ([head-timeout]); those that rest after a response; and the bytes of an unfinished head that each holds, the one
-    that began first in front."""
+    ([head-timeout]); those that rest after a response; and how many bytes of an unfinished head each holds, the
+    earliest head first."""
 
     __slots__ = ("heads", "idle", "most", "rests", "unfinished", "unfinished_bytes")
 

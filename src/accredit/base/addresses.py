@@ -66,8 +66,9 @@ def client_address(address: str, forwarded: Sequence[bytes], proxies: Collection
     """Return the address of a request's client: the last one on the way that is none of the trusted `proxies`.
 
     `address` is that of the connection, and `forwarded` are the fields `X-Forwarded-For`, to which each proxy has added
-    whom it had the request from. They are read from their end, and only as far as proxies have written them. If what a
-    proxy has written is no address, or more than `MAX_PROXIES_ON_THE_WAY` have, `address` is returned.
+    the address from which it got the request. They are read from their end, and only as far as trusted proxies have
+    written them. If what a proxy has written is no address, or more than `MAX_PROXIES_ON_THE_WAY` proxies have written
+    there, `address` is returned.
     """
     found = _parse_hop(address)
     hops = b",".join(forwarded).rsplit(b",", MAX_PROXIES_ON_THE_WAY - 1) if forwarded else []

@@ -66,7 +66,7 @@ class AccreditedClient:
 
     Over HTTP `token` is sent in `Authorization`, otherwise in `_meta.token`. `headers` are sent with every HTTP
     request. `timeout` is how many seconds the server may be silent during one. The same time (by default a minute)
-    bounds connecting on any transport, and listing a page that is given no time of its own; both in all.
+    bounds the whole of connecting, on any transport, and the whole of listing a page that is given no time of its own.
 
     Each handler is `async def handler(context, params)`, where `context` is an `InputContext`, and returns its kind's
     result. Handlers answer in both eras, and a server is told which kinds there are. `mode` is the SDK's: "auto",
@@ -74,7 +74,7 @@ class AccreditedClient:
 
     With `hold`, a person is asked at the desk of this user about a call that is refused (`client.asking`). The call
     waits for so many seconds, which its own times do not count, and is made once more if the person allows it. Lists
-    then have what no delegation covers as well, marked. The presenter needs `may_ask`.
+    then also have the items that no delegation covers, marked. The presenter needs `may_ask`.
     """
 
     def __init__(

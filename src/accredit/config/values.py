@@ -174,10 +174,11 @@ def _command(value: list[str]) -> None:
 
 
 class FileUse(NamedTuple):
-    """What a file is for: a note in the type of each key that names one. Only its owner may read a secret. What is
-    policy decides who may do what, and is in the policy's digest. Of a key of others, the private half belongs on
-    another machine. What the gateway writes need not exist. A folder is one that a command runs in: who writes there
-    may change what it runs. With a `scheme`, only values that begin so name files."""
+    """What a file is for: a note in the type of each key that names one. If it `is_secret`, only its owner may read it.
+    If it `is_policy`, it decides who may do what, and its content counts in the policy's digest. If it `is_of_others`,
+    it is a public key whose private half belongs on another machine. If it `is_written` by the gateway, it need not
+    exist. If it `is_folder`, it is one that a command runs in: who writes there may change what it runs. With a
+    `scheme`, only values that begin with that name files."""
 
     is_secret: bool = False
     is_policy: bool = False

@@ -162,8 +162,8 @@ def choices(ask: Ask, *, is_new: bool) -> tuple[Offer, ...]:
 
 
 def concerns_money(ask: Ask) -> bool:
-    """Return whether a call may be about money, by the names of its arguments. A request whose body is not shown as
-    values may be: an agent chooses how it writes a body, and could hide the names in it."""
+    """Return whether a call may be about money, by the names of its arguments. So may a request whose body is not shown
+    as values: an agent chooses how it writes a body, and could hide the names in it."""
     if ask.is_request and ask.body is None and ask.request.body != "":
         return True
     return any(_is_of(name, _MONEY, _ROOTS[0]) for name, _ in _members(ask))

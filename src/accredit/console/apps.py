@@ -76,7 +76,7 @@ async def find_app(
 
 
 def app_facts(ask: ClientAsk, gateway: str) -> list[tuple[str, str]]:
-    """Return what a person has to know of an app before they let it in, but for the end: names with their values
+    """Return what a person has to know of an app before they let it in (but not for how long): names with their values
     ([told])."""
     client = ask.client
     goes = one_word(client.redirect_host)

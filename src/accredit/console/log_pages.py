@@ -297,8 +297,8 @@ def _ms_of(text: str) -> int:
 
 
 def record_of(entry: NumberedEntry) -> CallRecord | None:
-    """Return an entry's record, unverified. Return None for any other entry, and for what can't be read: it hides no
-    other."""
+    """Return an entry's record, unverified. Return None for any other entry, and for a record that can't be read, so
+    that it hides no others."""
     with suppress(AttestationError):
         return entry.record()
     return None

@@ -69,8 +69,8 @@ def create_app(
 ) -> "Gateway":
     """Return an ASGI application in front of one upstream, or of several.
 
-    `upstream` is a URL, a command (a list of strings), complete settings, or a list of settings. Each settings in a
-    list has its own `server` and `path`; otherwise they are equal. Some features need a port: if proofs are required,
+    `upstream` is a URL, a command (a list of strings), complete settings, or a list of settings. In a list, each has a
+    `server` and a `path` of its own; otherwise they are equal. Some features need a port: if proofs are required,
     `store` and `revocations` are asked about them; if tokens are accepted, `key_sets` has the issuers' keys; if calls
     are recorded, `records` is the log; if OAuth clients are let in, `door` remembers them, `asks` holds what their
     people are asked, and `client_documents` has what clients publish of themselves; `people` makes what asks the

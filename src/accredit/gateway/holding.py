@@ -77,8 +77,8 @@ class _Sealed(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class OpenAsk(NamedTuple):
-    """A row of the store that was opened: the ask, the digits that the desk shows after a yes, and the answer. A row
-    whose answer is none counts as not answered."""
+    """A row of the store that was opened: the ask, the digits that the desk shows after a yes, and the answer. An
+    invalid answer counts as none."""
 
     row: HeldAsk
     ask: AnyAsk
@@ -149,7 +149,7 @@ class HeldAsks:
         return await self.store.waiting(person, now=self.clock())
 
     async def wait(self, key: bytes, seconds: float) -> OpenAsk | None:
-        """Return an ask once it is answered, as it is after `seconds`, or None if it has ended. Raises
+        """Return an ask once it is answered, or after `seconds` as it is then; None if it has ended. Raises
         `StoreUnavailable`."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
@@ -172,8 +172,8 @@ class HeldAsks:
         return self._ring.lock(_QUESTION, data, msgspec.msgpack.encode(to), self.draw(NONCE_BYTES))
 
     def of_question(self, id: str, *to: str) -> tuple[bytes, bytes] | None:
-        """Return the key and the digest of the ask that a request to somebody was about, by the request's id. Return
-        None for an id that is not one of theirs ([questions])."""
+        """Return the key and the digest of an ask, from the id of a request about it. Return None for an id that
+        `question_id` did not make for the same `to` ([questions])."""
         if not id.startswith(_QUESTION) or len(id) > MAX_QUESTION_ID_BYTES:
             return None
         try:
@@ -183,7 +183,7 @@ class HeldAsks:
         return data[:32], data[32:]
 
     async def confirm(self, key: bytes, digits: str) -> OpenAsk | None:
-        """Take an answered ask for whoever knows its digits; None if these are others ([digits]).
+        """Take an answered ask out of the store, if these are its digits; else return None ([digits]).
 
         Raises `AskGone`, also for an ask that nobody has answered, and `StoreUnavailable`.
         """

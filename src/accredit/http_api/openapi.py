@@ -81,8 +81,8 @@ class _Document(Struct):
 
 
 class Operation(NamedTuple):
-    """An operation: its method and path template, what the document calls it, and the URL where it is: "" if it is
-    where the others are."""
+    """An operation: its method and path template, what the document calls it, and its server's URL: "" if that is the
+    same as for all others."""
 
     method: str
     path: str

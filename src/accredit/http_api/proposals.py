@@ -152,8 +152,9 @@ def irreversible_word(*texts: str) -> str | None:
 
 
 def _word_of(operation: Operation) -> str | None:
-    """Return the word that says so: the verb of an operation's name, which is its first word (`sendMessage`,
-    `messages/send`), or one of its path's last literal segment. A read that has a name goes by that alone."""
+    """Return a word by which an operation is irreversible, or None: the verb of its name, which is its first word
+    (`sendMessage`, `messages/send`), or a word of its path's last literal segment. Of a read with a name, only the name
+    counts."""
     words = _WORD.findall(re.split(r"[/.:]", operation.name)[-1])[:1]
     if not words or operation.method not in READS:
         literals = [part for part in operation.path.split("/") if part and "{" not in part]

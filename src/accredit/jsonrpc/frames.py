@@ -125,8 +125,8 @@ class _Call:
         return members(self._given) if self._given is not None else {}
 
     def _edited(self, changes: Mapping[str, object], kept: Collection[str], **known: object) -> Self:
-        """Return a copy with these changes, and with those of the values read so far that stay as they were (`kept`) or
-        are `known`. All others are read from its own members."""
+        """Return a copy with these changes. Of the values read so far, it keeps those named in `kept`; `known` are new
+        values. All others are read again when needed, from the copy's members."""
         edited = copy(self)
         edited.__dict__ = {name: value for name, value in vars(self).items() if name in _OF_EVERY_COPY or name in kept}
         edited.__dict__.update(known)

@@ -114,8 +114,8 @@ def _fault_of_links(path: Path) -> OwnFault | None:
 
 
 def _links(path: Path) -> Iterator[Path]:
-    """Yield the links on the way to where a path leads, each without links in its own folder's path. Raises
-    `OSError`."""
+    """Yield the symbolic links that are followed when a path is opened. The path of each link's folder has no links.
+    Raises `OSError`."""
     there, left = Path("/"), [*reversed(path.absolute().parts[1:])]
     while left:
         step = left.pop()

@@ -125,7 +125,7 @@ def _reason(error: Exception) -> str:
 
 class _Stop:
     """SIGINT and SIGTERM, as `KeyboardInterrupt`: at once, but deferred between the delivery of entries and the note of
-    how far it came. Otherwise the next start would send them a second time."""
+    the new position. Otherwise the next start would send the same entries again."""
 
     def __init__(self) -> None:
         self._is_deferred = self._is_asked = False

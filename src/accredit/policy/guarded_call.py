@@ -190,8 +190,8 @@ class GuardedCall(Struct, frozen=True, dict=True):
 
 
 def call_of_platform(call: GuardedCall, workspace_id: str, invocation_id: str) -> GuardedCall:
-    """Return a call whose proof the gateway makes for an agent of its own, bound to these two as well. Raises
-    `FrameError` if it has no digest."""
+    """Return a call whose proof the gateway makes for an agent of its own: the proof is also bound to the workspace and
+    the invocation. Raises `FrameError` if the call has no digest."""
     return GuardedCall(
         call.method,
         call.target,

@@ -241,8 +241,8 @@ def _load_roots(roots: Iterable[_Root], name: str = "roots", *, needed: bool = T
 
 
 def _load_registries(registries: Mapping[str, Iterable[_Root]], roots: Mapping[HybridPublicKey, str]) -> list[Registry]:
-    """Return the registries with their pinned keys. None of those is a root as well: it would stay one when it was
-    replaced."""
+    """Return the registries with their pinned keys. None of these keys may be a root as well: it would still be one
+    after it was replaced."""
     found = [Registry(url, _load_roots(pins, f"registries[{url!r}]")) for url, pins in registries.items()]
     for name in (name for each in found for key, name in each.pins.items() if key in roots):
         raise ConfigurationError(f"{one_line(name)} is in registries and in roots", "take it out of roots")

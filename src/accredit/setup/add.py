@@ -94,8 +94,8 @@ def add_server(
     check: str = "",
 ) -> int:
     """Write the configuration and the lock, and print what changed. `existing` is the name that the configuration's
-    server of `[upstream]` gets. `find` returns the server, as a configuration in this folder has it; `asked` is
-    where an MCP server was asked. `check` are the options with which another one is checked. Raises
+    server of `[upstream]` gets. `find` returns the server, as a configuration in a given folder has it. `asked` is how
+    an MCP server was reached. For any other server, `check` are the options with which it can be checked. Raises
     `ConfigurationError`."""
     loaded, file = _load(config)
     _check_names(loaded, name, existing)

@@ -72,8 +72,8 @@ def table_meaning(scope: str, sensitive: bool) -> dict[str, object]:
 
 
 def replace_checked(loaded: Loaded, content: bytes, expected: Mapping[str, Any], words: tuple[str, str]) -> None:
-    """Replace a configuration's file by a text that means `expected`, and nothing else. `words` say what of the file
-    could not be added to, and the remedy. Raises `ConfigurationError`."""
+    """Replace a configuration's file by a text that means `expected`, and nothing else. `words` are for the error:
+    which tables can't be added to, and the remedy. Raises `ConfigurationError`."""
     if loaded.file is None:
         raise ConfigurationError("--fix has no configuration to write to", "name one with --config")
     if not says(content, expected):

@@ -75,8 +75,9 @@ def find_described(
     proxy: str | None,
     reach: Reach,
 ) -> Api | Agent:
-    """Return the API or agent of a document, as `[servers.NAME]`. `url` is where it is, or None for what the document
-    says; `proxy` is the one that asks the gateway, or None for what is behind it. Raises `ConfigurationError`."""
+    """Return the API or agent of a document, as `[servers.NAME]`. `url` is its URL, or None for the one that the
+    document names. `proxy` is the proxy that asks the gateway, or None if the API or agent is behind the gateway.
+    Raises `ConfigurationError`."""
     if reach.all_headers and (url is None or proxy is not None):
         raise ConfigurationError(
             "--header and --token-env are for the URL of the API or agent, and none is named here",

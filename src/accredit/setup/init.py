@@ -48,8 +48,7 @@ from accredit.terminal.output import QUIET, print_result, say, say_whole, tell
 
 class InitPlan(NamedTuple):
     """What to set up: the server and how it is reached, the folder, the server's name in `[servers]` ("" if it goes
-    into `[upstream]`), the gateway's port, and the URL by which hosts know it that can only log in ("" to let none
-    in)."""
+    into `[upstream]`), the gateway's port, and its URL for hosts that can only log in ("": these are not let in)."""
 
     upstream: HttpUpstream | StdioUpstream
     folder: Path

@@ -7,8 +7,8 @@ _PROCESSOR = 36  # index among the fields after the name in /proc/PID/stat; proc
 
 
 class Follower:
-    """Moves a thread to the core of another one, if possible: `leader` is that one's native id. The thread that calls
-    `follow` is moved."""
+    """Moves the thread that calls `follow` to the core of another thread, if possible. `leader` is the other one's
+    native id."""
 
     def __init__(self, leader: int) -> None:
         self._core: int | None = None

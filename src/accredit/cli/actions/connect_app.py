@@ -82,8 +82,8 @@ async def _connect(
 
 
 def check_gateway(folder: Path, ask: ClientAsk, *, named: str = "") -> None:
-    """Pin the id of the gateway that asks to the app's endpoint. `named` is the id that the person names, ""
-    for none. Raises `ProofRefused` for another id than is pinned there, and for one that is known under another URL;
+    """Pin, for the app's endpoint, the id of the gateway that asks. `named` is the id that the person names, "" for
+    none. Raises `ProofRefused` for another id than is pinned there, and for one that is known under another URL;
     `DeskError` and `ConfigurationError` where the known gateways can't be looked at."""
     pin = GatewayPin(named, url=ask.endpoint, file=folder / KNOWN_GATEWAYS, met=gateways_met(folder))
     try:

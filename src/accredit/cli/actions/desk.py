@@ -148,7 +148,7 @@ def _named_store(settings: DeskSettings) -> LogStore:
 
 def _known_addresses(folder: Path, gateways: Sequence[OwnGateway]) -> Mapping[str, str]:
     """Return the ids by URL of the gateways that agents have met, and of the person's own that are served now. If none
-    is, the first one is among them: the page says that it does not answer. Raises `ConfigurationError`."""
+    is served, the first one is included, and the page says that it does not answer. Raises `ConfigurationError`."""
     served = [each for each in gateways if is_served(each.file)] or gateways[:1]
     return {**gateways_met(folder), **{url_here(each.loaded.config.gateway): each.id for each in served}}
 

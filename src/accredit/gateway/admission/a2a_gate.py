@@ -149,8 +149,8 @@ class A2aGate(CallGate):
                 raise StoreUnavailable("no room to remember one more task or conversation of this caller")
 
     async def _check_context(self, guarded: AgentCall, call: Call) -> None:
-        """Check whose the conversation is that a request names ([context]), and remember it longer if a message does.
-        Raises `AnswerError` and `StoreUnavailable`."""
+        """Check that the conversation that a request names is the caller's ([context]). If the request is a message,
+        remember the conversation longer. Raises `AnswerError` and `StoreUnavailable`."""
         place, now = self._contexts, unix_seconds()
         key = place.key(guarded.context)
         known = await self._remembered.find(key, now=now)

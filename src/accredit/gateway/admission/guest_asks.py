@@ -97,7 +97,7 @@ class GuestAsks:
         """Ask about a refused call, and wait for the answer if told to. Meanwhile the client's `answer` begins, if it
         can. Return None if the call may be decided anew, as somebody has allowed it.
 
-        Raises the refusal, in other words if somebody said no, and `StoreUnavailable`.
+        Raises `StoreUnavailable`, and the refusal; if somebody said no, with another text.
         """
         if not is_askable(refusal) or call.about_tasks:
             raise refusal

@@ -194,7 +194,7 @@ class Guests:
     ) -> tuple[Decision, WaitingCall | None]:
         """Decide a call of a guest: prove it ([agent] to [other-proof]), and have it decided. `id` is the call's in its
         record. If a person has to be asked, `wait` for what they say, while the client's `answer` begins, if it can. If
-        they have not said anything, also return that.
+        they have not answered yet, also return the waiting call.
 
         Raises `FrameError` for a call without a digest, `InsufficientScope` by [standing], and `StoreUnavailable`.
         """
@@ -271,7 +271,7 @@ class Guests:
         return agent
 
     def _uncovered(self, case: "_Case", entry: Entry) -> Decision:
-        """Return the refusal of a call that nothing that was signed covers ([standing]). Where people log in at an
+        """Return the refusal of a call that no signed delegation covers ([standing]). Where people log in at an
         identity provider, their client can ask for the scope: that raises `InsufficientScope`, a 403."""
         if self.settings.consent == "idp":
             detail = "what was signed for this client does not cover this call"
@@ -295,8 +295,8 @@ class Guests:
 
 
 def read_chain(text: bytes, key: HybridPublicKey) -> Chain | None:
-    """Return the chain in a text, a JSON array of certificates, leaf first. Return None for what is none, and for one
-    that is for another key ([agent])."""
+    """Return the chain in a text, a JSON array of certificates, leaf first. Return None for any other text, and for a
+    chain to another key ([agent])."""
     try:
         chain = decode_chain(text)
     except WireError:

@@ -46,8 +46,8 @@ class Exchange(ABC):
     replica to the client's id, if any. `learn_revision` is called if the answer begins a session, with the session's
     revision and replica (`callers`). `request_id` is the id of the single request in the body, once that is read.
     `vouched` says that the caller itself has authenticated. `proved` says that the caller or its session has
-    authenticated, and so gets more room (`rooms`). `shows_pages` says that the client can show people the page at a
-    URL: so it says in this `initialize`, or so it said in that of its session.
+    authenticated, and so gets more room (`rooms`). `shows_pages` says that the client has declared, in this
+    `initialize` or in that of its session, that it can show people the page at a URL.
     """
 
     __slots__ = (

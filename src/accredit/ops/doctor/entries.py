@@ -127,8 +127,8 @@ def _faults(at: Surroundings, entry: _Entry, silent: dict[str, str]) -> Iterator
 
 
 def _note_restart(at: Surroundings, entry: _Entry) -> Iterator[Result]:
-    """Yield whether the entry's command was not started since the entry was written: hosts read theirs at their
-    start."""
+    """Yield a note if the entry's command was not started since the entry was written: hosts read their entries only at
+    their start."""
     with suppress(OSError):
         written = int(entry_mark(state_folder(at.environ), entry.words).stat().st_mtime)
         when = relative(written, unix_seconds())

@@ -327,8 +327,8 @@ class Door(SteppedStore):
             yield from self._end_grant(owner)
 
     def _end_begun(self, person: bytes, now: int) -> Steps[int]:
-        """End the grants to which a person has not consented, and return how many there were: any site can have a
-        browser begin some, where the person is logged in."""
+        """End the grants to which a person has not consented, and return how many there were: any site can make the
+        browser of a person who is logged in begin some."""
         ended = 0
         for key, value in (yield _BELONGING, (Kind.GRANT, person, now, MAX_GRANTS_OF_PERSON)):
             grant = self._seals.open(Place(Kind.GRANT, key, person), value, Grant, now)

@@ -104,7 +104,7 @@ def begin_page(wanted: Wanted, flow: str, action: str) -> Page:
 
 def code_page(wanted: Wanted, flow: str, action: str, code: str, note: str = "") -> Page:
     """Return the page with the code for the desk, and a field for the digits that the desk shows then. `note` says why
-    it comes again."""
+    the page is shown again."""
     digits = (
         '<label for="digits">The six digits that your desk shows after your yes</label>'
         '<input id="digits" name="digits" inputmode="numeric" autocomplete="one-time-code" maxlength="6"'

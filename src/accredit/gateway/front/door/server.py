@@ -291,7 +291,7 @@ class FrontDoor:
 
 
 async def _show(exchange: Exchange, page: Page | str, headers: RawHeaders | None = None) -> None:
-    """Show a page, or send the browser on to a URL. The status says that it does so with GET, whatever it came with."""
+    """Show a page, or send the browser on to a URL, which it then requests with GET (status 303)."""
     if isinstance(page, Page):
         await exchange.reply(page.status, page.html(), [*page.headers(), *(headers or [])])
         return
