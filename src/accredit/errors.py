@@ -10,7 +10,7 @@
     ├── UpstreamError             the upstream gave no answer to judge
     │   ├── UpstreamUnavailable   unreachable or cut off
     │   │   └── UpstreamLeftOut   ... or not asked at all
-    │   │   └── UpstreamRefuses   ... to the gateway: it takes its credentials for none
+    │   │   └── UpstreamRefuses   ... as it does not accept the gateway's credentials
     │   └── UpstreamTimeout       too late
     ├── ClientGone                nobody is left to answer
     ├── StoreUnavailable          the store can't answer: what depends on it is refused

@@ -4,11 +4,12 @@ What passes is written again from what was read, member by member. So whoever re
 that stand twice, in another spelling, or that A2A 1.0 does not have, are not in it.
 
 - [frame] An answer is one response of JSON-RPC 2.0 to this request, with a result or an error. An error may have no id.
-- [own-codes] The codes of the decision's refusals (-31099 to -31000) are the gateway's. An agent's error has another.
+- [own-codes] The codes of the decision's refusals (-31099 to -31000) are the gateway's. An agent's error must have
+  another one.
 - [result] A result is what the method has (`shapes`); that of a message is a task or a message, that of a stream one
   task, message or update.
-- [same-task] An answer about a task is about that which the request names. All events of a stream are about the task of
-  the first. A message in a task is that task's, also in a list.
+- [same-task] An answer about a task is about the task that the request names. All events of a stream are about the same
+  task. A message in a task belongs to that task, also in a list.
 - [message-alone] A message is the only event of its stream. Nothing follows an error.
 - [same-context] If the request names a conversation, the answer and all events belong to it.
 """

@@ -4,7 +4,7 @@ In this order, each with the error of JSON-RPC that answers it:
 
 - [text] the body is strict JSON within its bounds (-32700);
 - [frame] it is one request: `jsonrpc`, `id` (a string or an integer), `method`, `params` and nothing else, each once
-  (-32600). A batch is none;
+  (-32600). A batch is refused;
 - [method] its method is one of A2A 1.0 (-32601), and the header `A2A-Version` is there once, and names 1.0 (-32009);
 - [members] its params are what the method has: no member twice, or twice but for case, none unknown, none in another
   spelling or form (-32602). A part has one content. What RFC 8785 has no form for is refused. A message's own

@@ -4,7 +4,7 @@
   besides, `custom:SERVER:SKILL`. No two skills have the same.
 - [sensitive] A skill is sensitive if a word of its id or name stands for an action that can't be undone ("send").
 - [left-out] A skill is left out, and so will be refused, if the card has its id twice or no file could hold it.
-- [one-way] Where the agent is, the first interface says that is JSON-RPC of A2A 1.0. Other interfaces are not used.
+- [one-way] The agent's URL is that of its first interface for JSON-RPC of A2A 1.0. Other interfaces are not used.
 
 Not checked: whether the card says what the agent does; the operator decides.
 """

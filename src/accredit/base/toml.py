@@ -2,7 +2,7 @@
 
 - All errors have one type: those for invalid TOML or UTF-8, for too deep nesting, and for numbers with more digits than
   Python reads.
-- The parts of a dotted name are counted before parsing. Python's parser takes quadratic time for them, and hung on a
+- The parts of a dotted name are counted before parsing. Python's parser takes quadratic time for them, and hangs on a
   name of 400 KB.
 """
 

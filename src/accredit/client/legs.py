@@ -11,7 +11,8 @@ form. I/O: the session's own.
 - [progress-order] A call's progress is reported one event at a time, in order. Up to `MAX_WAITING_PROGRESS` events wait
   for the callback; if there are more, the oldest are dropped. The SDK alone would call the callback for all events at
   once, and keep as many as a server sends. If the callback fails, that is logged, and it still gets the next event.
-- [one-error] A malformed result is one short error. The SDK's error has a part for each fault, and once had 177 MiB.
+- [one-error] A malformed result is one short error. The SDK's error has a part for each fault, and can have hundreds of
+  MiB.
 
 The rest of a result is not checked here, as the SDK does that. Nor is structured content validated against the tool's
 `outputSchema`: the server writes both, and a single regular expression in it (`^(a+)+$`) could block this process for

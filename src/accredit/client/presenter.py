@@ -9,9 +9,8 @@
   - An expired delegation counts only if there are no others.
   - No delegation is ever presented for another agent's key.
   - A delegation that names a gateway is presented to that gateway alone.
-  - A gateway whose id nobody has named may be any server, and could see all delegations by naming scopes. So only
-    delegations that name it are presented to it, and the first of the others that allows more than to prove who the
-    agent is.
+  - A gateway whose id nobody has named may be any server, and could see all delegations by naming scopes. So it sees
+    only the delegations that name it, and one other: the first that permits more than to prove who the agent is.
   - Where a person can be asked, a delegation for certain calls is presented for no other call, even if there is no
     other delegation. But if there is no other, it is presented for requests about tasks: such a call may have made
     the task.

@@ -1,5 +1,5 @@
-"""From `[servers.NAME]` with `protocol = "a2a"` to an agent: what messages to it need, where it is, and its card. I/O
-as `http_upstream`.
+"""Builds an agent from a `[servers.NAME]` with `protocol = "a2a"`: what messages to it need, where it is, and its card.
+I/O as `http_upstream`.
 
 Checked in this order; each failure is a `ConfigurationError` that names the setting at fault:
 

@@ -1,4 +1,4 @@
-"""From `[oauth]` to the settings of the front door for OAuth clients. Reads key files, a secret, a delegation.
+"""Builds the settings of the front door for OAuth clients, from `[oauth]`. Reads key files, a secret, a delegation.
 
 Checked in this order; each failure is a `ConfigurationError` that names the setting at fault:
 

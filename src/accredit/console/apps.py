@@ -3,8 +3,8 @@ by `accredit connect-app`. I/O: the gateway elsewhere, and files in the person's
 
 - [by-code] An app is found at the gateways elsewhere by its code alone, with the person's signature. So nobody can make
   an app appear on another person's desk.
-- [one] All these gateways are asked. A code is short: one that is asked for it can make up an app that has it, in place
-  of the one that the person means. So none is shown where two have one.
+- [one] All these gateways are asked. Codes are short, so a false gateway can make up an app with the code that it is
+  asked for. So if two gateways have an app with this code, none is shown.
 - [told] What the app is called is its own word, and is quoted. Hosts are those of the URLs that were checked.
 - [pinned] A signature is valid at any gateway that has the id named in the ask. So that id is pinned to the app's
   endpoint, as `connect` pins it (`client.pins`). An id that the person or their agents on this machine know under

@@ -9,7 +9,7 @@ A list is extended by these rules:
 
 - [existing-list] The existing list must be whole, and the issuer's own. If it could be forged, the issuer would sign a
   list that lacks entries.
-- [turns] Writers of one list take turns, so that no entry is lost. Nobody who may only read there can be one of them.
+- [turns] Writers of one list take turns, so that no entry is lost. Somebody who may only read there can't take a turn.
 - [time] All entries stay. The list's time never goes back, even if it is ahead of this machine's: gateways ignore a
   list that is older than theirs.
 - [new-list] A new list without entries has the lowest time there is. So it is older than any list that was lost, and no

@@ -3,10 +3,11 @@
 - [reads] `GET`, `HEAD` and `OPTIONS` share one scope of the API, `custom:SERVER:read`.
 - [own-scope] Every other operation has a scope of its own, by its `operationId`, else by its method and path. No two
   have the same, whatever the document calls them.
-- [sensitive] `DELETE` is sensitive, and so is what by its name nobody takes back ("send", "refund"), also a `GET`.
+- [sensitive] `DELETE` is sensitive, and so is an operation, even a `GET`, whose name says that it can't be undone
+  ("send", "refund").
 - [left-out] What a table of routes can't take is left out.
-- [not-another] No route is proposed that requests of an operation without a route, or of one that was left out, would
-  count as (`DELETE /a/{x}` for `DELETE /a/{x}:all`), unless they need the same. That is told of routes which are there.
+- [not-another] Requests of an operation without a route must not count as another route (`DELETE /a/{x}:all` as `DELETE
+  /a/{x}`), unless both need the same. Such a route is not proposed. If the table already has it, that is reported.
 
 Not checked: whether the document says what the API does; the operator decides.
 """

@@ -5,8 +5,8 @@
 - [elsewhere] An endpoint at another host than the issuer's is reached at a public address only, the one that was
   checked.
 - [remembered] Metadata and keys count for `METADATA_SECONDS`; an id token with another key has them fetched again. They
-  are asked for `METADATA_RETRY_SECONDS` after the last answer at the earliest, once for all who wait. Who needs nothing
-  new does not wait.
+  are fetched again at the earliest `METADATA_RETRY_SECONDS` after the last fetch ended, once for all who wait. Callers
+  that need nothing new do not wait.
 - [bounded] A request has `LOGIN_SECONDS`, and few run at once.
 - [away] Whatever keeps the provider from answering is `LoginUnavailable`. Only its own `invalid_grant` says that a
   login is over.

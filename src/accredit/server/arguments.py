@@ -1,8 +1,8 @@
 """Reads arguments as a tool will get them. No I/O, except by the validators of the tool's own types.
 
 Constraints are evaluated for the arguments that a client wrote. But a tool's types may read an argument under another
-name (an alias), or convert it. Once 5,000 were paid on a delegation of 10, as `amount` had a second name. So arguments
-under a constraint are read here with the same types, and named as in the tool's schema:
+name (an alias), or convert it. If `amount` had a second name, 5,000 could be paid on a delegation of at most 10. So
+arguments under a constraint are read here with the same types, and named as in the tool's schema:
 
 - [written-form] If each written argument has a name that the schema lists, and reaches the tool with its value, perhaps
   of another type (`"5"` for 5), only the written arguments are judged.

@@ -1,9 +1,9 @@
 """Memory of asks that wait for a person (`ports.AskStore`), in any kind of store. No I/O of its own (`runners`).
 
-An expired ask can't be found any more; its row is deleted when a later ask is held. A clock that was set back can make
-a forgotten ask one that a person is asked again, and no more: what an answer allows is in its certificates.
+An expired ask can't be found any more; its row is deleted when a later ask is held. If the clock is set back, a person
+may be asked a forgotten ask again. That does no harm: what an answer allows is in its certificates.
 
-- [count] Who holds an ask waits for others who do, so that the bounds hold over all gateways.
+- [count] Asks are held one after the other, so that the bounds hold over all gateways.
 - [written] Of several who answer, try or take an ask at once, one does so first, and the others see what it wrote.
 """
 

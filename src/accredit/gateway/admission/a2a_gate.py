@@ -11,14 +11,14 @@ the record:
 - [context] A conversation belongs to whom the agent gave it. Any other is refused as an unknown task is: the agent may
   still know one that is no longer remembered here. Only with `client_contexts` an unknown one becomes the caller's,
   before anything is forwarded.
-- [skills] A task that a message continues needs from now on what the message needs, too. To continue it or change it,
-  the token denies none of its skills.
+- [skills] A task that a message continues needs from now on what the message needs, too. A token that denies one of its
+  skills can neither continue nor change it.
 
 What an agent answers passes `settle` before its client sees any of it:
 
 - [owner-first] A task that it announces is remembered with its owner, and so is its conversation. If that is
   impossible, the client gets a refusal in place of the answer.
-- [known-id] A task or a conversation that is another's is no answer: it is invalid.
+- [known-id] An answer with another caller's task or conversation is invalid.
 
 Both are remembered for a day (`TASK_SECONDS`), and for a week from each message that names them (`USED_TASK_SECONDS`).
 After that they are unknown. Where proofs are only observed, an answer is refused for none of this.

@@ -1,4 +1,5 @@
-"""Asks about calls of OAuth clients that what was signed does not cover: held at the gateway for the person's desk.
+"""Asks people about calls of OAuth clients that no signed delegation covers. The asks are held at the gateway for the
+person's desk.
 
 A host that speaks only OAuth has no helper of ours beside it, so nobody would be asked. Here the gateway asks, with the
 agent's key, the person whose login it is (`gateway.holding`).

@@ -7,8 +7,8 @@
   goes or who sent it (`forwarding`). `Cookie`, `If-*` and `Range` are forwarded only if the configuration names them.
 - [outcome] The outcome, which is the answer's status, is on record before the client sees any of the answer. The
   answer's body is not judged, but it is bounded. It is streamed.
-- [own-word] What says in an answer of the API's that Ratify's proof is wanted (`WWW-Authenticate`) is removed: that is
-  the gateway's word, at which clients sign again.
+- [own-word] If an answer of the API asks for Ratify's proof in `WWW-Authenticate`, that is removed: only the gateway
+  may ask, since clients then sign again.
 - [private] An answer is marked as private, because a shared cache does not check proofs.
 - [problem] A refusal is a problem document, which must not be cached.
 - [drill] A request for one of the gateway's own routes (`policy.drill`) that passes is answered with 204, and not

@@ -17,8 +17,8 @@ failure is the same 404, so that a stranger learns nothing, and costs little:
   They are checked again when they are used. The digits are shown only to the person who let the client in.
 - [revoke] What a person revokes ends at once. If they signed it for a client, its login, its tokens and the agent's key
   end with it. If it was an answer, the ask or the kept answer ends, even if nobody has collected it yet. Where people
-  log in, it ends what was passed on to a client under the person's delegation, or all of that. Only the front door
-  forgets: no revocation list gets an entry by this.
+  log in, it ends what was passed on to one client, or, if it is the delegation to the gateway's key, all that was
+  passed on under that. Only the front door forgets: no revocation list gets an entry by this.
 
 A list that has nothing new is answered after `DESK_POLL_SECONDS`, or when that changes. Few may wait; more are answered
 at once. The numbers are those of one process.

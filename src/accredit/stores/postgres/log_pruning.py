@@ -1,8 +1,8 @@
 """Prunes the log in a PostgreSQL database, as `stores.audit_log.pruning` does it in a file. Blocking.
 
-The rules are the same. Here one chain is pruned after the other, each in steps that are transactions. One that stops
-before the outcome of a decision in another one is tried again once that was pruned. The digests of removed records go
-into `log_pruned`.
+The rules are the same. The chains are pruned one after the other, each in several transactions. If pruning a chain
+stops at the outcome of a decision in another chain, it is tried again once that other chain was pruned. The digests of
+removed records go into `log_pruned`.
 
 A deleted row stays in its table's file. So the tables of the days from which records were removed are then rebuilt, or
 dropped (`schema`). That has to wait for readers of the log; after a while it is given up, and reported. It needs a user

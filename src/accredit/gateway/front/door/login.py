@@ -5,13 +5,13 @@ that, under the delegation that a person signed to this key.
   browser and finished in another.
 - [once] Over all gateways of one store, each answer of the provider, and each form of the page, is accepted only once.
 - [groups] A person may pass on the scopes of their groups that the app asks for and the delegation covers: never one of
-  a sensitive tool, a wildcard, or the right to delegate. They tick which. Scopes that are not only for reading are not
-  ticked before.
+  a sensitive tool, a wildcard, or the right to delegate. They tick which. Only scopes for reading are ticked
+  beforehand.
 - [passed-on] While the delegation to the gateway's key is revoked, or its root is not trusted, nobody is sent to log
   in, and nothing is signed.
 - [signed] What is signed is for the client's new key, for the shown tools at this gateway's id, and ends with the first
   of `refresh_days` and the delegations above it.
-- [changed] If the app calls itself otherwise than at the last consent, or its answer goes elsewhere, the page says so.
+- [changed] If the app's name, or where its answer goes, is not as at the last consent, the page says so.
 - [read-again] Groups are read again at each refresh. If they no longer give what was passed on, or the provider says
   that the login is over, everything that was granted ends. If the provider does not answer, nothing is renewed.
 """
