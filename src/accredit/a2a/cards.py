@@ -2,8 +2,8 @@
 
 - [read-again] Only what A2A 1.0 has is on it, written again from what was read.
 - [here] It names the gateway's URL and the JSON-RPC interface alone: no other way to the agent, and no tenant.
-- [proof] A security scheme for the proof is added, and to each requirement, that scheme. An extension says what a proof
-  is made for, so that authors of clients find it.
+- [proof] A security scheme for the proof is added, and every requirement asks for it as well. An extension says what a
+  proof is made for, so that authors of clients find it.
 - [unsigned] Its signatures are left out: they are over what the agent wrote.
 - [skills] Where a proof comes with the request, the skills are those that it covers. A skill without a scope of its own
   needs what a message without a skill needs.

@@ -7,7 +7,8 @@
   ("send", "refund").
 - [left-out] What a table of routes can't take is left out.
 - [not-another] Requests of an operation without a route must not count as another route (`DELETE /a/{x}:all` as `DELETE
-  /a/{x}`), unless both need the same. Such a route is not proposed. If the table already has it, that is reported.
+  /a/{x}`), unless both need the same. A route that they would match is not proposed. If the table already has one, that
+  is reported.
 
 Not checked: whether the document says what the API does; the operator decides.
 """
