@@ -25,7 +25,7 @@ from accredit.app.listener import MAX_CLIENT_CONNECTIONS
 from accredit.gateway.upstream.http.replicas import BREAKER_FAILURES
 from accredit.jsonrpc.methods import Era
 
-pytestmark = [pytest.mark.slow, pytest.mark.holds("app/watching"), pytest.mark.holds("telemetry/exposition")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("app/monitoring"), pytest.mark.holds("telemetry/exposition")]
 
 ADMIN = "[admin]\nport = 0\n"
 TOOLS = '[tools.good]\nscope = "mcp:tool"\n'

@@ -3,24 +3,24 @@
 from accredit.app.assemble import Ports, assemble
 from accredit.app.configured import Configured, Start, first_ports, next_ports, read_configuration, warn_of_observing
 from accredit.app.listener import address_of, allow_descriptors, open_listener
+from accredit.app.monitoring import Monitoring, SharedMonitoring
 from accredit.app.pid_file import PidFile
 from accredit.app.reloading import ReloadTarget, Reports, SingleProcessReloads, Worker
 from accredit.app.server import Ending, serve
-from accredit.app.watching import Watched, Watching
 from accredit.app.workers import Reading, WorkerStart, run_workers
 
 __all__ = [
     "Configured",
     "Ending",
+    "Monitoring",
     "PidFile",
     "Ports",
     "Reading",
     "ReloadTarget",
     "Reports",
+    "SharedMonitoring",
     "SingleProcessReloads",
     "Start",
-    "Watched",
-    "Watching",
     "Worker",
     "WorkerStart",
     "address_of",

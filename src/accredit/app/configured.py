@@ -18,10 +18,10 @@ from accredit.app.server import Ending
 from accredit.base.log_events import log_event
 from accredit.config import (
     Loaded,
+    MonitoringSettings,
     Values,
-    WatchSettings,
     build_all_settings,
-    build_watching,
+    build_monitoring,
     changes,
     check_exposure,
     check_fixed,
@@ -66,7 +66,7 @@ class Configured(NamedTuple):
     loaded: Loaded
     servers: list[GatewaySettings]
     tls: ssl.SSLContext | None
-    watching: WatchSettings | None
+    monitoring: MonitoringSettings | None
 
     @property
     def ending(self) -> Ending:
@@ -89,11 +89,11 @@ def read_configuration(start: Start, files: ReadFiles) -> Configured:
         loaded = load(start.file, start.environ, start.command_line)
         servers = build_all_settings(loaded, start.environ, workers=start.workers, starting=True, own=start.own)
         check_no_loop(loaded.config.gateway, servers)
-        watching = build_watching(loaded)
+        monitoring = build_monitoring(loaded)
         tls = tls_context(loaded.config.gateway)
         if not start.insecure:
             check_exposure(loaded.config.gateway, loaded.config.admin)
-        return Configured(files, loaded, servers, tls, watching)
+        return Configured(files, loaded, servers, tls, monitoring)
 
 
 def warn_of_observing(servers: Sequence[GatewaySettings]) -> None:

@@ -24,9 +24,9 @@ from msgspec import Struct
 
 from accredit.app.assemble import Ports, refresh
 from accredit.app.configured import Configured, Start, check_change, next_ports, read_configuration, warn_of_observing
+from accredit.app.monitoring import Monitoring
 from accredit.app.pid_file import PidFile
 from accredit.app.server import TakeSettings
-from accredit.app.watching import Watching
 from accredit.base.log_events import log_event
 from accredit.base.text import one_line
 from accredit.errors import ConfigurationError
@@ -77,7 +77,7 @@ class ReloadTarget:
         self._next: _Next | None = None
         self.take: TakeSettings | None = None
         """Called with the server's own settings: for TLS, and for the shutdown."""
-        self.watching: Watching | None = None
+        self.monitoring: Monitoring | None = None
         """This process's monitoring, if any."""
 
     async def prepare(self, files: ReadFiles) -> None:
@@ -102,8 +102,8 @@ class ReloadTarget:
         self._gateway.swap(routes, self.now.ending.grace)
         if self.take is not None:
             self.take(self.now.tls, self.now.ending)
-        if self.watching is not None:
-            self.watching.goes_by(self.now, self._ports)
+        if self.monitoring is not None:
+            self.monitoring.goes_by(self.now, self._ports)
         self.tell(None)
 
     def stay(self, problem: str) -> None:

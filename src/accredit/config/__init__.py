@@ -3,7 +3,7 @@
 - `load` finds the configuration and validates it.
 - `build_settings` checks it against this machine (`build_all_settings` where there may be several servers).
 - `build_upstream`, `build_catalog`, `build_pins`, `build_proofs`, `build_records`, `build_rounds`, `build_tokens`,
-  `build_key_sources` and `build_watching` do so for parts of it.
+  `build_key_sources` and `build_monitoring` do so for parts of it.
 - `read_lock_file` reads what is pinned. `roots_of` returns the keys of those whose delegations count. `store_of` parses
   the store's URL. `tls_context` loads the certificate. `try_record_signer` has the signer of records sign once.
 - `changes` and `check_fixed` compare two readings of the configuration.
@@ -27,6 +27,7 @@ from accredit.config.conversion import convert_tables, json_schema
 from accredit.config.digest import policy_digest
 from accredit.config.listen import check_exposure, check_no_loop, tls_context
 from accredit.config.load import Loaded, Origin, Values, load, load_command_line
+from accredit.config.monitoring import MonitoringSettings, build_monitoring
 from accredit.config.named_files import named_files
 from accredit.config.pins import build_pins, lock_file, read_lock_file, read_pinned
 from accredit.config.proofs import build_catalog, build_proofs, read_public_key, roots_of
@@ -34,19 +35,19 @@ from accredit.config.schema import Config
 from accredit.config.show import SettingRow, list_settings
 from accredit.config.store import build_rounds, store_of
 from accredit.config.tokens import build_key_sources, build_tokens
-from accredit.config.watching import WatchSettings, build_watching
 
 __all__ = [
     "Config",
     "Loaded",
+    "MonitoringSettings",
     "Origin",
     "SettingRow",
     "Values",
-    "WatchSettings",
     "build_all_settings",
     "build_catalog",
     "build_key_sources",
     "build_log_signer",
+    "build_monitoring",
     "build_pins",
     "build_proofs",
     "build_records",
@@ -54,7 +55,6 @@ __all__ = [
     "build_settings",
     "build_tokens",
     "build_upstream",
-    "build_watching",
     "changes",
     "check_exposure",
     "check_fixed",

@@ -2,7 +2,7 @@
 `ReadFiles`.
 
 Some things are decided once, when the gateway starts: where it listens, where it keeps its state, who it is, who signs
-its log, and how it is watched. A file that changes one of them is refused as a whole.
+its log, and how it is monitored. A file that changes one of them is refused as a whole.
 """
 
 from collections.abc import Iterator, Sequence

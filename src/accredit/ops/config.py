@@ -18,11 +18,11 @@ from accredit.config import (
     SettingRow,
     build_all_settings,
     build_catalog,
+    build_monitoring,
     build_proofs,
     build_records,
     build_rounds,
     build_tokens,
-    build_watching,
     check_exposure,
     gateway_id,
     json_schema,
@@ -150,7 +150,7 @@ def _build_everything(loaded: Loaded, *, has_upstream: bool) -> bool:
         attempt(partial(build, loaded))
     if not faults:
         attempt(lambda: assemble(loaded, proofs))
-    attempt(lambda: build_watching(loaded))
+    attempt(lambda: build_monitoring(loaded))
     tls = attempt(lambda: tls_context(loaded.config.gateway))
     if faults:
         *others, last = all_faults(faults, loaded)

@@ -19,15 +19,15 @@ import uvloop
 from accredit import __version__
 from accredit.app import (
     Configured,
+    Monitoring,
     PidFile,
     Ports,
     Reading,
     ReloadTarget,
     Reports,
+    SharedMonitoring,
     SingleProcessReloads,
     Start,
-    Watched,
-    Watching,
     Worker,
     WorkerStart,
     address_of,
@@ -44,7 +44,7 @@ from accredit.app import (
 from accredit.asking.reaching import values_of
 from accredit.base.log_events import LogFormat, LogLevel, configure_logs, log_event, notice
 from accredit.base.text import several
-from accredit.config import Loaded, build_settings, build_watching, load
+from accredit.config import Loaded, build_monitoring, build_settings, load
 from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError
 from accredit.gateway import Gateway, GatewaySettings, HttpUpstream, StdioUpstream, create_app
@@ -103,7 +103,7 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
     gateway, servers = now.loaded.config.gateway, now.servers
     allow_descriptors()
     listener = open_listener(gateway.host, gateway.port)
-    watched = Watched(now.watching, workers) if now.watching is not None else None
+    shared = SharedMonitoring(now.monitoring, workers) if now.monitoring is not None else None
     base = f"{'https' if now.tls else 'http'}://{address_of(listener)}"
     configure_logs(log_level, log_format)
     _log_start(now.loaded, servers)
@@ -112,13 +112,13 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # from now on it may come: it waits for who listens
     pid_file = _lock_pid_file(start.file)
 
-    announce = partial(_announce, now, base, workers, watched)
+    announce = partial(_announce, now, base, workers, shared)
     if workers == 1:
-        app, part, watching = _build_gateway(start, now, ports, watched, 0)
+        app, part, monitor = _build_gateway(start, now, ports, shared, 0)
         reloads = SingleProcessReloads(start, part, Reports(pid_file))
         try:
             return serve(
-                app, listener, tls=now.tls, ending=now.ending, announce=announce, reloads=reloads.begin, beside=watching
+                app, listener, tls=now.tls, ending=now.ending, announce=announce, reloads=reloads.begin, beside=monitor
             )
         finally:
             if pid_file is not None:
@@ -129,7 +129,7 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
         if orders.files is not None:
             mine = read_configuration(start, ReadFiles.of(orders.files))
             own = next_ports(mine, ports)
-        app, part, watching = _build_gateway(start, mine, own, watched, orders.number)
+        app, part, monitor = _build_gateway(start, mine, own, shared, orders.number)
         if orders.files is not None or orders.problem is not None:
             part.tell(orders.problem)
         return serve(
@@ -140,7 +140,7 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
             lifeline=lifeline,
             announce=announce if first else None,
             reloads=Worker(part, orders.socket).begin,
-            beside=watching,
+            beside=monitor,
         )
 
     code = run_workers(
@@ -176,11 +176,11 @@ def _tell_unreachable(servers: Sequence[GatewaySettings]) -> None:
                 )
 
 
-def _announce(now: Configured, base: str, workers: int, watched: Watched | None) -> None:
+def _announce(now: Configured, base: str, workers: int, shared: SharedMonitoring | None) -> None:
     threading.Thread(target=_tell_unreachable, args=(now.servers,), daemon=True).start()  # the gateway waits for none
-    if watched is not None and watched.listener is not None:
-        scheme = "https" if now.tls and watched.settings.outside else "http"
-        notice(f"metrics and health at {scheme}://{address_of(watched.listener)}/metrics")
+    if shared is not None and shared.listener is not None:
+        scheme = "https" if now.tls and shared.settings.outside else "http"
+        notice(f"metrics and health at {scheme}://{address_of(shared.listener)}/metrics")
     counted = f"({several(workers, 'worker')})"
     if all(isinstance(each.upstream, ApiUpstream) for each in now.servers):
         notice(f"listening on {base}/ {counted}")
@@ -198,16 +198,16 @@ def _announce(now: Configured, base: str, workers: int, watched: Watched | None)
 
 
 def _build_gateway(
-    start: Start, now: Configured, ports: Ports, watched: Watched | None, number: int
-) -> tuple[Gateway, ReloadTarget, Watching | None]:
-    """Return one process's application, its part in reloads, and its monitoring."""
-    watching = Watching(watched, number) if watched is not None else None
-    app = create_app(now.servers, **ports._asdict(), telemetry=watching.telemetry if watching is not None else None)
+    start: Start, now: Configured, ports: Ports, shared: SharedMonitoring | None, number: int
+) -> tuple[Gateway, ReloadTarget, Monitoring | None]:
+    """Return one process's application, its part in reloads, and its monitor."""
+    monitor = Monitoring(shared, number) if shared is not None else None
+    app = create_app(now.servers, **ports._asdict(), telemetry=monitor.telemetry if monitor is not None else None)
     part = ReloadTarget(start, app, now, ports)
-    if watching is not None:
-        watching.watch(now, ports, app)
-        part.watching = watching
-    return app, part, watching
+    if monitor is not None:
+        monitor.watch(now, ports, app)
+        part.monitoring = monitor
+    return app, part, monitor
 
 
 def _lock_pid_file(configuration: Path | None) -> PidFile | None:
@@ -244,11 +244,11 @@ def _run_wrap(loaded: Loaded, server: str | None, *, log_level: LogLevel, log_fo
             f"wrap stands around a stdio server, and {settings.place}.url names one behind HTTP",
             "name a command after --, or use `accredit serve`",
         )
-    ports, watching = assemble(loaded, settings.proofs), None
-    watched = build_watching(loaded)
-    if watched is not None:
-        watching = Watching(Watched(watched, listens=False))
-        watching.watch(None, ports)
+    ports, monitor = assemble(loaded, settings.proofs), None
+    wanted = build_monitoring(loaded)
+    if wanted is not None:
+        monitor = Monitoring(SharedMonitoring(wanted, listens=False))
+        monitor.watch(None, ports)
     configure_logs(log_level, log_format)
     _log_start(loaded, [settings])
     serving = run(
@@ -259,9 +259,9 @@ def _run_wrap(loaded: Loaded, server: str | None, *, log_level: LogLevel, log_fo
         records=ports.records,
         tasks=ports.tasks,
         token=os.environ.get(_TOKEN_VARIABLE),
-        telemetry=watching.telemetry if watching is not None else None,
+        telemetry=monitor.telemetry if monitor is not None else None,
     )
-    return uvloop.run(serving if watching is None else watching.during(serving))
+    return uvloop.run(serving if monitor is None else monitor.during(serving))
 
 
 def _log_start(loaded: Loaded, servers: list[GatewaySettings]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from accredit.base.clock import unix_seconds
 from accredit.base.text import one_line
-from accredit.config import Loaded, build_all_settings, build_watching, check_no_loop, store_of, tls_context
+from accredit.config import Loaded, build_all_settings, build_monitoring, check_no_loop, store_of, tls_context
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings
 from accredit.limits import DOCTOR_SECONDS, MAX_FINDING_CHARS
@@ -132,5 +132,5 @@ def _settings(loaded: Loaded, environ: Mapping[str, str]) -> Sequence[GatewaySet
     settings = build_all_settings(loaded, environ)
     check_no_loop(loaded.config.gateway, settings)
     tls_context(loaded.config.gateway)
-    build_watching(loaded)
+    build_monitoring(loaded)
     return settings

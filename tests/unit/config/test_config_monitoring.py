@@ -1,32 +1,34 @@
-"""From `[admin]` and `[telemetry]` to how a gateway is watched."""
+"""From `[admin]` and `[telemetry]` to how a gateway is monitored."""
 
 import sys
 from pathlib import Path
 
 import pytest
 
-from accredit.config import WatchSettings, build_watching, check_exposure, load, load_command_line
+from accredit.config import MonitoringSettings, build_monitoring, check_exposure, load, load_command_line
 from accredit.config.schema import Admin, Gateway
 from accredit.errors import ConfigurationError
 
-pytestmark = pytest.mark.holds("config/watching")
+pytestmark = pytest.mark.holds("config/monitoring")
 
 
-def watching(folder: Path, text: str) -> WatchSettings | None:
+def monitoring(folder: Path, text: str) -> MonitoringSettings | None:
     file = folder / "accredit.toml"
     file.write_text(text)
-    return build_watching(load(file, {}, {}))
+    return build_monitoring(load(file, {}, {}))
 
 
 def test_nobody_watches_unless_somebody_says_so(tmp_path: Path) -> None:
-    assert build_watching(load_command_line({})) is None
-    assert watching(tmp_path, '[admin]\nhost = "0.0.0.0"\n[telemetry]\nsample = 1\n') is None
+    assert build_monitoring(load_command_line({})) is None
+    assert monitoring(tmp_path, '[admin]\nhost = "0.0.0.0"\n[telemetry]\nsample = 1\n') is None
 
 
 def test_what_is_said_is_taken(tmp_path: Path) -> None:
-    assert watching(tmp_path, "[admin]\nport = 9464\n") == WatchSettings(("127.0.0.1", 9464), "", 0.01, "accredit")
+    assert monitoring(tmp_path, "[admin]\nport = 9464\n") == MonitoringSettings(
+        ("127.0.0.1", 9464), "", 0.01, "accredit"
+    )
     text = '[telemetry]\nendpoint = "http://c:4318/x/"\nsample = 1\nservice_name = "mail"\n'
-    assert watching(tmp_path, text) == WatchSettings(None, "http://c:4318/x", 1.0, "mail")
+    assert monitoring(tmp_path, text) == MonitoringSettings(None, "http://c:4318/x", 1.0, "mail")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +46,7 @@ def test_what_is_said_is_taken(tmp_path: Path) -> None:
 )
 def test_what_can_t_be_used_is_an_error_that_quotes_no_secret(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        watching(tmp_path, text)
+        monitoring(tmp_path, text)
     assert "secret" not in str(refused.value)
 
 
@@ -62,7 +64,7 @@ def test_without_the_libraries_it_is_said_what_to_install(
     for name in [module, *(each for each in sys.modules if each.startswith(f"{module}."))]:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigurationError) as refused:
-        watching(tmp_path, text)
+        monitoring(tmp_path, text)
     assert refused.value.what.startswith(f"{key} is set, and {module.partition('.')[0].replace('_', '-')} is not")
     assert 'install "accredit[telemetry]"' in refused.value.remedy
 

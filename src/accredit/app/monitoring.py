@@ -1,6 +1,6 @@
 """One process's monitoring: its meters, admin listener, and exports. Runs in the event loop.
 
-`Watched` is shared by all workers, and made before the fork. Each worker has a `Watching` of its own, with the number
+`SharedMonitoring` is made before the fork, for all workers. Each worker has a `Monitoring` of its own, with the number
 of its slot.
 """
 
@@ -15,7 +15,7 @@ from accredit.app.admin import AdminApp, AdminListener
 from accredit.app.assemble import Ports
 from accredit.app.configured import Configured
 from accredit.app.listener import client_connections, open_listener
-from accredit.config import WatchSettings, policy_digest, store_of
+from accredit.config import MonitoringSettings, policy_digest, store_of
 from accredit.errors import AccreditError
 from accredit.gateway.app import Gateway
 from accredit.keys import reading
@@ -39,10 +39,10 @@ _DIGEST_DIGITS = 12
 configurations apart."""
 
 
-class Watched:
+class SharedMonitoring:
     """What all workers share: the counters, and the admin listener's socket, if any."""
 
-    def __init__(self, settings: WatchSettings, workers: int = 1, *, listens: bool = True) -> None:
+    def __init__(self, settings: MonitoringSettings, workers: int = 1, *, listens: bool = True) -> None:
         """If `listens`, open the admin listener's socket; `accredit wrap` has none. Raises `ConfigurationError` if it
         can't listen."""
         self.settings = settings
@@ -51,20 +51,20 @@ class Watched:
         self.listener = open_listener(*settings.admin, "admin") if settings.admin is not None and listens else None
 
 
-class Watching:
+class Monitoring:
     """One process's monitoring. `telemetry` is what the gateway reports to."""
 
-    def __init__(self, watched: Watched, number: int = 0) -> None:
-        settings = watched.settings
-        self._watched = watched
+    def __init__(self, shared: SharedMonitoring, number: int = 0) -> None:
+        settings = shared.settings
+        self._shared = shared
         self._is_first = number == 0
-        self._metrics = metrics = Metrics(watched.board.slot(number))
+        self._metrics = metrics = Metrics(shared.board.slot(number))
         tracer: Tracer | None = None
         self._exporter: Exporter | None = None
         if settings.endpoint:
             queue = SpanQueue(metrics.spans)
             tracer = Tracer(settings.sample, queue, metrics.spans)
-            collector, instance = partial(_collector, settings.endpoint), f"{watched.instance}-{number}"
+            collector, instance = partial(_collector, settings.endpoint), f"{shared.instance}-{number}"
             self._exporter = Exporter(metrics, queue, collector, settings.service_name, instance)
         self.telemetry = Telemetry(metrics, tracer)
         self._gateway: Gateway | None = None
@@ -87,9 +87,9 @@ class Watching:
         self.goes_by(now, ports)
         if self._is_first and ports.records is not None:
             self._log = store_of(now.loaded).lasting  # one process looks for all
-        listener, settings = self._watched.listener, self._watched.settings
+        listener, settings = self._shared.listener, self._shared.settings
         if gateway is not None and listener is not None and settings.admin is not None:
-            app = AdminApp(gateway, self._watched.board, settings.admin[0])
+            app = AdminApp(gateway, self._shared.board, settings.admin[0])
             self._admin = AdminListener(app, listener, now.tls if settings.outside else None)
 
     def goes_by(self, now: Configured, ports: Ports) -> None:

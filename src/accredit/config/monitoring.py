@@ -15,7 +15,7 @@ _ADMIN = ("prometheus_client",)
 _TELEMETRY = ("opentelemetry.proto",)
 
 
-class WatchSettings(NamedTuple):
+class MonitoringSettings(NamedTuple):
     """How a gateway is monitored. `admin` is the admin listener's address, if any; `endpoint` is the collector's URL,
     or ""."""
 
@@ -30,7 +30,7 @@ class WatchSettings(NamedTuple):
         return self.admin is not None and not is_loopback_host(self.admin[0])
 
 
-def build_watching(loaded: Loaded) -> WatchSettings | None:
+def build_monitoring(loaded: Loaded) -> MonitoringSettings | None:
     """Return how a gateway is monitored, or None. Raises `ConfigurationError`."""
     admin, telemetry = loaded.config.admin, loaded.config.telemetry
     endpoint = telemetry.endpoint or ""
@@ -43,7 +43,7 @@ def build_watching(loaded: Loaded) -> WatchSettings | None:
     _check_installed("telemetry.endpoint", _TELEMETRY if endpoint else ())
     if admin.port is None and not endpoint:
         return None
-    return WatchSettings(
+    return MonitoringSettings(
         (admin.host, admin.port) if admin.port is not None else None,
         endpoint.rstrip("/"),
         telemetry.sample,
