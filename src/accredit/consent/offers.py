@@ -199,8 +199,8 @@ def parts_of(name: str) -> list[str]:
 
 
 def _is_of(name: str, words: frozenset[str], roots: tuple[str, ...]) -> bool:
-    """Return whether a name contains one of these words, also as two parts joined, or a part that begins or ends with a
-    root."""
+    """Return whether one part of a name, or two neighbouring parts joined, is one of these words, or begins or ends
+    with one of the roots."""
     parts = parts_of(name)
     if parts[1:] == ["code"] and parts[0] in _CODES:
         return parts[0] in words

@@ -125,8 +125,9 @@ class Desk:
 
     @property
     def wanted_for(self) -> str:
-        """What the passphrase would sign now, in words: the signature that waits for the key. If none waits, but each
-        signature needs the passphrase, it is the only pending ask. "" if none is pending, or more than one."""
+        """What would be signed if the passphrase were given now, in words: the signature that waits for the key, if
+        there is one. Otherwise, if each signature needs the passphrase and only one ask is pending, that ask; else
+        ""."""
         return self.keys.wanted_for or self._beforehand
 
     async def unlock(self, passphrase: str, told: str | None) -> None:

@@ -129,7 +129,8 @@ class _Signals:
         return self
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Break off what waits for the person. Otherwise the signal only wakes the waiting thread."""
+        """If the person is being asked and this is a signal to stop, end the asking. Any other signal only wakes the
+        waiting thread."""
         if self._asking and number in _STOP:
             self._asking = False
             raise click.Abort

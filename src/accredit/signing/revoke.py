@@ -180,8 +180,8 @@ def _warn(key: SigningKey, store: str | None, *, is_new: bool) -> None:
 
 
 def _report(change: ListChange, cert_id: str | None, place: tuple[str, str], key: SigningKey) -> None:
-    """Report the new list. `cert_id` is None for a list without entries. `place` is the kind of place that the list is
-    in, and the place."""
+    """Report the new list. `cert_id` is None for a list without entries. `place` is where the list is: the kind of
+    place, and its name."""
     revoked = RevocationList.decode(change.after)
     is_new = change.after != change.before
     kind, where = place

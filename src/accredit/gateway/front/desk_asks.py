@@ -133,7 +133,8 @@ class DeskAsks:
         return request if spent is Spending.FIRST else None
 
     async def _news(self, request: DeskRequest) -> list[str]:
-        """Return the codes of a person's asks, at once or when they are others than the desk knows."""
+        """Return the codes of a person's asks. If they are those that the desk knows, wait for others first, for a
+        while."""
         known = set(request.known) if request.known is not UNSET else set[str]()
         is_full = (
             len(self._waiting) >= MAX_WAITING_DESKS

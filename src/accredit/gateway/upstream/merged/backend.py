@@ -221,7 +221,7 @@ class MergedBackend:
         return {}
 
     async def _answer(self, reply: Reply, request: Request, result: bytes, edit: Edit | None) -> None:
-        """Answer a request here, edited. Raises `AnswerError`."""
+        """Answer a request with this result, after its `edit`. Raises `AnswerError`."""
         response = own_answer(request, result)
         try:
             text = await in_turns(edit(response)) if edit is not None else response.text
