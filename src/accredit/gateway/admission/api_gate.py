@@ -170,8 +170,8 @@ def _names_method(form: bytes) -> Steps[bool]:
 
 
 def _members(body: bytes) -> Iterable[str]:
-    """Return the names of a JSON body's members, if one of them could name a method. The declared type makes no
-    difference: some frameworks read a body as JSON if its type's name only ends in `json`."""
+    """Return the names of a JSON body's members, if one of them could name a method. The body's type makes no
+    difference: some frameworks take any type for JSON whose name ends so."""
     if _MAY_NAME.search(body) is None:
         return ()
     try:
