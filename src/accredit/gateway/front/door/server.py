@@ -11,8 +11,9 @@
   browser's cookie (`flows`), as does what an identity provider sends back to `/oauth/login`. Other endpoints look at no
   cookie.
 - [public-clients] A client is known by its code or refresh token alone. An Authorization header is refused there.
-- [rate] Registrations, forms and revocations are looked up, or kept, at a bounded rate, of which one peer gets at most
-  a half: 429. The forms of somebody who has logged in count as theirs. For codes and refresh tokens see `tokens`.
+- [rate] Requests for authorization, registrations, forms and revocations are looked up, or kept, at a bounded rate, of
+  which one peer gets at most a half: 429. The forms of somebody who has logged in count as theirs. For codes and
+  refresh tokens see `tokens`.
 - [no-store] No answer with a token, and no error, is kept by a cache.
 """
 
@@ -67,6 +68,10 @@ REGISTRATIONS = 100
 """How many clients register in a burst. Known hosts do it once for each person."""
 REGISTRATIONS_PER_SECOND = 1.0
 """How many more of them with each second. The number of those that are kept is bounded, too."""
+AUTHORIZATIONS = 200
+"""How many requests for authorization are looked at in a burst: each may look a client up in the store."""
+AUTHORIZATIONS_PER_SECOND = 50.0
+"""How many more of them with each second. Each leads to a page that a person has to read."""
 FORMS = 50
 """How many forms of pages are taken in a burst: each may make a key, and is a transaction of the store."""
 FORMS_PER_SECOND = 5.0
@@ -89,6 +94,7 @@ _METHODS = {
 _NO_STORE = (b"cache-control", b"no-store")
 _FORM = b"application/x-www-form-urlencoded"
 _COOKIE = "accredit-consent"
+_TOO_MANY = ended_page("Too many at once", "Go back, and try again in a minute.", 429)
 _RANDOM = re.compile(rf"[A-Za-z0-9_-]{{{SECRET_CHARS}}}")
 
 
@@ -98,6 +104,7 @@ class _Budgets:
     def __init__(self) -> None:
         self.revocations = PeerBudget(REVOCATIONS, REVOCATIONS_PER_SECOND)
         self.registrations = PeerBudget(REGISTRATIONS, REGISTRATIONS_PER_SECOND)
+        self.authorizations = PeerBudget(AUTHORIZATIONS, AUTHORIZATIONS_PER_SECOND)
         self.forms = PeerBudget(FORMS, FORMS_PER_SECOND)
         self.looks = PeerBudget(LOOKS, LOOKS_PER_SECOND)
 
@@ -200,6 +207,9 @@ class FrontDoor:
             await _show(exchange, ended_page("Not now", "The gateway can't look that up for now. Try again soon.", 503))
 
     async def _begin(self, exchange: Exchange) -> None:
+        if not self._budgets.authorizations.take(exchange.peer):
+            await _show(exchange, _TOO_MANY)
+            return
         query = read_parameters(exchange.head.query)
         where = (self._settings, self._endpoints, self._documents, self._door)
         wanted = await read_wanted(query, *where, self._clock(), exchange.peer)
@@ -213,7 +223,7 @@ class FrontDoor:
         browser = self._browser(exchange)
         going = self._flows.read(form, browser, field)._replace(peer=exchange.peer)
         if not self._budgets.forms.take(going.flow.subject or exchange.peer):
-            await _show(exchange, ended_page("Too many at once", "Go back, and try again in a minute.", 429))
+            await _show(exchange, _TOO_MANY)
             return
         request = going.flow.request
         where = (self._settings, self._documents, self._door)
