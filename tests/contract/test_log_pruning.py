@@ -1,5 +1,6 @@
 """A log in a database is pruned: what was pruned is gone, and what is left verifies, wherever it was stopped."""
 
+import asyncio
 import datetime
 import subprocess
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from accredit.stores.postgres import log_pruning
 from accredit.stores.postgres.driver import Connection, DatabaseFailed
 from accredit.stores.postgres.log_pruning import prune
 from accredit.stores.postgres.schema import LOG_COPIED
+from accredit.stores.postgres.session import run_once
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/postgres/log_pruning")]
 
@@ -276,6 +278,20 @@ def test_two_that_prune_at_once_do_not_remove_each_others_digests(database: Post
             pruned(database)
 
     assert pruned(database, told=second) == (12, True)
+
+
+def test_somebody_who_holds_the_lock_under_which_days_are_made_holds_no_pruning_for_ever(
+    database: PostgresDatabase,
+) -> None:
+    """Any user of the database can. Whoever prunes learns what to look for."""
+
+    async def hold(connection: Connection) -> None:
+        await connection.fetch("SELECT pg_advisory_lock(hashtext('accredit log_make_days'))")
+        with pytest.raises(StoreUnavailable, match=r"days are made .*: nothing was pruned"):
+            await asyncio.to_thread(pruned, database)
+
+    run_once(database, hold)
+    assert pruned(database) == (12, True)
 
 
 @pytest.mark.holds("stores/audit_log/pruning", "records")

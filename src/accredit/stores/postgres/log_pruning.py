@@ -126,7 +126,13 @@ async def _begin(connection: Connection) -> list[_Writer]:
     ((is_ours,),) = await connection.fetch(_LOCK)
     if not is_ours:
         raise StoreUnavailable(f"{connection.name}: somebody else prunes this log now")
-    await connection.fetch("SELECT log_make_days()")  # notes are entries of today
+    try:
+        await connection.fetch("SELECT log_make_days()")  # notes are entries of today
+    except DatabaseFailed as error:
+        if error.sqlstate != _LOCK_NOT_AVAILABLE:
+            raise
+        what = "somebody holds the lock under which the log's days are made (in pg_locks, an advisory one)"
+        raise StoreUnavailable(f"{connection.name}: {what}: nothing was pruned") from None
     await connection.fetch("SET enable_seqscan = off")  # a scan of the whole log in every step would take for ever
     return [_Writer(*row) for row in await connection.fetch(_WRITERS)]
 
