@@ -46,7 +46,7 @@ class Hosts:
         text = text.replace("postgresql://boss@/DB?", f"postgresql://boss@/{self._database}?")
         text = text.replace("postgresql://gw@/DB?", f"postgresql://gw@/{self._database}?")
         text = re.sub(r"^createdb accredit$", f"createdb {self._database}", text, flags=re.MULTILINE)
-        text = text.replace('IN ROLE accredit_gateway"', f'IN ROLE accredit_gateway" {self._database}')
+        text = re.sub(r"(?<=psql )accredit|(?<=ON DATABASE )accredit", self._database, text)
         text = re.sub(r"bind :443 .*", f"bind 127.0.0.1:{self.balancer}", text)
         for address, here in (
             ("10.0.0.5:9000", self.server),

@@ -101,7 +101,9 @@ ON_URL, WITH_KEY = 'url = "http://127.0.0.1:9/mcp"', 'headers = { "X-Api-Key" = 
 OWN_SECRET = 'type = "client_credentials", client_id = "mail", client_secret = { file = "api.key" }'
 ISSUED = '[tokens]\nmode = "required"\n[[tokens.issuers]]\nissuer = "https://a.example"\naudience = "https://b.example/mcp"\n'
 CURRENT, OLDER = SchemaState(VERSION, VERSION), SchemaState(VERSION - 1, VERSION)
-WELL = DatabaseCondition(schema=CURRENT, is_synced=True, standbys="ANY 1 (db2, db3)", powers=(), clock_off=0.01)
+WELL = DatabaseCondition(
+    schema=CURRENT, is_synced=True, standbys="ANY 1 (db2, db3)", powers=(), is_open=False, clock_off=0.01
+)
 _HOSTS = (DatabaseHost("db", 5432),)
 DATABASE = PostgresDatabase(_HOSTS, "accredit", "gw", tls=(("sslmode", "verify-full"),), replicas="required")
 UNENCRYPTED = PostgresDatabase(_HOSTS, "accredit", "gw", tls=(("sslmode", "prefer"),), replicas="required")
@@ -360,6 +362,7 @@ BROKEN: list[tuple[str, str, str, Callable[[Path], object], dict[str, Any]]] = [
     ("synchronous", "no", "synchronous_standby_names", nothing, in_database(standbys="")),
     ("synchronous", "no", "fsync", nothing, in_database(is_synced=False)),
     ("role", "no", "accredit_gateway", nothing, in_database(powers=("it is a superuser",))),
+    ("connections", "no", "FROM PUBLIC", nothing, in_database(is_open=True)),
     ("room", "no", "log prune", nothing, {"disk_space": DiskSpace(1 << 20, 1 << 30)}),
     ("clock", "no", "timedatectl", nothing, {"is_synchronised": False}),
     ("clock", "no", "differ by 3.0 s", nothing, in_database(clock_off=3.0)),

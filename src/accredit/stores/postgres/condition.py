@@ -19,6 +19,8 @@ SELECT current_setting('fsync'), current_setting('full_page_writes'), current_se
   EXISTS (SELECT FROM pg_roles WHERE rolsuper AND pg_has_role(current_user, oid, 'MEMBER')),
   EXISTS (SELECT FROM pg_roles WHERE rolcreaterole AND pg_has_role(current_user, oid, 'MEMBER')),
   EXISTS (SELECT FROM pg_roles WHERE rolname = $1 AND pg_has_role(current_user, oid, 'MEMBER')),
+  EXISTS (SELECT FROM pg_database, aclexplode(coalesce(datacl, acldefault('d', datdba)))
+    WHERE datname = current_database() AND grantee = 0 AND privilege_type = 'CONNECT'),
   (extract(epoch FROM clock_timestamp()) * 1000)::bigint"""
 # What was recorded, and what else a gateway only reads: the parts of the log, too, each of which has rights of its own,
 # and columns. A role counts that this user may become (SET ROLE), also where it does not inherit that one's rights.
@@ -34,13 +36,14 @@ ORDER BY 1"""
 
 class DatabaseCondition(Struct, frozen=True, kw_only=True):
     """A database's condition. `schema` is the state of its tables. `standbys` are the standbys that a commit waits for.
-    `powers` are the connecting user's rights beyond those of a gateway. `clock_off` is by how many seconds, at least,
-    the clocks of this machine and the database differ."""
+    `powers` are the connecting user's rights beyond those of a gateway. `is_open` says whether every user of the server
+    may connect. `clock_off` is by how many seconds, at least, the clocks of this machine and the database differ."""
 
     schema: SchemaState
     is_synced: bool
     standbys: str
     powers: tuple[str, ...]
+    is_open: bool
     clock_off: float
 
 
@@ -61,7 +64,9 @@ async def _read(connection: Connection) -> DatabaseCondition:
     schema = SchemaState(await schema_version(connection), VERSION, OLDEST)
     changed = [name for (name,) in await connection.fetch(_MAY_CHANGE, [*KEPT, *READ_ONLY])]
     before = unix_ms()
-    ((fsync, full_pages, standbys, is_super, makes_roles, is_admin, there),) = await connection.fetch(_SAFETY, ADMIN)
+    ((fsync, full_pages, standbys, is_super, makes_roles, is_admin, is_open, there),) = await connection.fetch(
+        _SAFETY, ADMIN
+    )
     off = max(before - there, there - unix_ms(), 0) / 1000
     powers = (
         *(("it is a superuser, or may become one",) if is_super else ()),
@@ -69,5 +74,11 @@ async def _read(connection: Connection) -> DatabaseCondition:
         *((f"it is of {ADMIN}",) if is_admin and not is_super else ()),
         *((f"it may change {', '.join(changed)}",) if changed else ()),
     )
-    is_synced = (fsync, full_pages) == ("on", "on")
-    return DatabaseCondition(schema=schema, is_synced=is_synced, standbys=standbys, powers=powers, clock_off=off)
+    return DatabaseCondition(
+        schema=schema,
+        is_synced=(fsync, full_pages) == ("on", "on"),
+        standbys=standbys,
+        powers=powers,
+        is_open=is_open,
+        clock_off=off,
+    )

@@ -61,6 +61,20 @@ def test_what_a_user_may_do_by_a_column__or_as_somebody_else_whom_it_may_become_
     assert read_condition(replace(database, user=own)).powers[0] == told
 
 
+def test_a_database_to_which_every_user_of_the_server_may_connect_is_told__as_is_one_that_was_closed(
+    server: Cluster,
+) -> None:
+    """They could take all its connections, and the locks that gateways wait for."""
+    database = server.fresh()
+    own, name = a_user("IN ROLE accredit_gateway"), database.database
+    assert read_condition(replace(database, user=own)).is_open  # as PostgreSQL makes one
+    server.run(f"REVOKE CONNECT ON DATABASE {name} FROM PUBLIC")
+    with pytest.raises(StoreUnavailable, match="42501"):
+        read_condition(replace(database, user=own))
+    server.run(f"GRANT CONNECT ON DATABASE {name} TO accredit_gateway, accredit_admin")
+    assert not read_condition(replace(database, user=own)).is_open
+
+
 def test_a_database_without_our_tables_says_so__and_one_that_is_gone_does_too(server: Cluster) -> None:
     empty = server.empty()
     assert (read_condition(empty).schema.found, read_condition(empty).powers) == (

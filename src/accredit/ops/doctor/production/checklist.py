@@ -52,6 +52,7 @@ LINES: Mapping[str, _Line] = {
             environment.schema,
             environment.synchronous,
             environment.role,
+            environment.connections,
             environment.room,
             environment.clock,
         ),

@@ -77,6 +77,19 @@ def role(facts: Facts) -> Result:
     return ok("it can add to the log, and change nothing of it")
 
 
+def connections(facts: Facts) -> Result:
+    """Only users who were granted it may connect to the database: all who may can take its connections and advisory
+    locks."""
+    database = need(facts.database)
+    if database is None:
+        return _elsewhere(facts, _FILE)
+    if database.is_open:
+        revoke = "REVOKE CONNECT ON DATABASE ... FROM PUBLIC"
+        remedy = f"{revoke}, and grant it to accredit_gateway and accredit_admin (docs: the store)"
+        return no("every user of the database's server may connect, and keep gateways waiting", remedy)
+    return ok("only who was granted it may connect to the database")
+
+
 def clock(facts: Facts) -> Result:
     """The clock is synchronized, and agrees with the database's."""
     if facts.database is not None and not isinstance(facts.database, Unknown):
