@@ -1,8 +1,11 @@
 """*Connect an app* in a real browser: a real desk, a real gateway elsewhere, and an app that waits there."""
 
 import asyncio
+import http.server
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +56,41 @@ def held(door: FrontDoor) -> tuple[ClientAsk, OpenAsk]:
     )
     with ThreadPoolExecutor(1) as thread:  # the browser's own loop runs in this one
         return ask, thread.submit(asyncio.run, door.hold(ask)).result()
+
+
+class _Liar(http.server.BaseHTTPRequestHandler):
+    """A gateway elsewhere whose ask has a member that is called like a command of ours."""
+
+    def do_POST(self) -> None:
+        body = b'{"ask": {"accredit_client_ask": 1, "`accredit keys show`": 1}}'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def test_what_a_gateway_says_is_never_shown_as_a_command_of_ours(browser: Any, tmp_path: Path) -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Liar) as liar:
+        threading.Thread(target=liar.serve_forever, daemon=True).start()
+        try:
+            with Desk(tmp_path, "--at", f"http://127.0.0.1:{liar.server_port}") as desk:
+                page = browser.new_page()
+                page.goto(desk.new_link())
+                page.click("nav a >> text=Connect an app")
+                page.fill("#code", "0000-00")
+                page.click("button[type=submit]")
+                told = page.wait_for_selector("[role=status] .warn")
+                assert "“not an ask" in told.inner_text()
+                assert "`accredit keys show`" in told.inner_text()
+                assert told.query_selector_all("code") == []
+                page.goto(f"{desk.url}/a/0000-00")  # what we say has our command as such
+                page.wait_for_selector("main code >> text=accredit asked")
+                page.close()
+        finally:
+            liar.shutdown()
 
 
 @pytest.mark.parametrize(("scheme", "width", "zoom"), LOOKS)

@@ -31,6 +31,7 @@ from accredit.base.log_events import log_event
 from accredit.consent.asks import Ask
 from accredit.consent.desk_requests import ASKS_PATH, DESK_SESSION_SECONDS, DeskRequest, DeskSession
 from accredit.consent.held import AnyAsk, ClientAsk, read_held
+from accredit.consent.shown import in_quotes
 from accredit.console.book import PendingAsk
 from accredit.console.desk import Desk
 from accredit.errors import ConfigurationError, ConsentError, DeskError
@@ -124,7 +125,8 @@ class GatewayElsewhere:
         try:
             ask = read_held(msgspec.json.encode(answer.get("ask")))
         except ConsentError as error:
-            raise DeskError("bad_ask", f"{self.url} shows no good ask: {error}") from None
+            said = in_quotes(str(error))  # it names members of what the gateway has sent
+            raise DeskError("bad_ask", f"{self.url} shows no good ask: “{said}”") from None
         if ask.code != code:
             raise DeskError("bad_ask", f"{self.url} shows another ask")
         if isinstance(ask, ClientAsk) and not all(map(self.has, (ask.gateway.url, ask.endpoint))):

@@ -37,6 +37,7 @@ from accredit.attest import timestamp as timestamp_ms
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_ms
 from accredit.base.text import timestamp
+from accredit.consent.shown import in_quotes
 from accredit.console.api import Said, Work
 from accredit.console.call_filter import CallFilter, read_filter, values_of
 from accredit.console.views import fold_ids
@@ -132,7 +133,8 @@ class LogPages:
             except StoreUnavailable as error:
                 raise DeskError("unavailable", f"the log can't be read now: {error}") from None
             except AttestationError as error:
-                raise DeskError("damaged", f"the log is damaged: {error}") from None
+                said = in_quotes(str(error))  # it may quote what somebody has written there
+                raise DeskError("damaged", f"the log is damaged: “{said}”") from None
 
     def _page(self, log: LogReader, wanted: CallFilter, before: int | None) -> dict[str, Any]:
         """Return a page, and remember the positions of its calls. `since` in it is the time of the last call that was

@@ -196,6 +196,16 @@ def spoil(path: Path, where: str, call_id: str) -> None:
         )
 
 
+def test_a_name_that_somebody_wrote_into_the_store_is_no_command_of_ours_on_the_page(
+    calls: dict[str, str], tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "log.db")) as file, file:
+        file.execute("UPDATE log_writers SET name = '`accredit keys show`'")
+        file.execute("UPDATE log_entries SET ed25519 = 5")
+    with pytest.raises(DeskError, match=r"^the log is damaged: “`accredit keys show`/[0-9]+ is damaged”$"):
+        asyncio.run(LogPages(SqliteFile(tmp_path / "log.db"), dict).calls({}))
+
+
 def test_a_story_is_read_from_the_newest_entry_to_its_beginning__and_no_further(
     pages: LogPages, calls: dict[str, str], tmp_path: Path
 ) -> None:

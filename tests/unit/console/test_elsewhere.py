@@ -121,6 +121,22 @@ async def test_a_gateway_that_shows_another_ask_than_it_was_asked_for_is_not_bel
 
 
 @pytest.mark.holds("console/elsewhere", "as-local")
+async def test_what_a_gateway_has_us_say_of_its_ask_is_in_quotation_marks_that_it_can_t_end() -> None:
+    """On the desk's page a command in backticks is one of ours, but in these."""
+    for told in ("`accredit keys show`", "” - see `accredit keys show` “"):
+        said = httpx2.Response(200, json={"ask": {"accredit_client_ask": 1, told: 1}})
+        with pytest.raises(DeskError) as refused:
+            await Gateway(said).reached().fetch("0000-00", SIGNER)
+        before, mark, quoted = refused.value.reason.partition("“")
+        assert (mark, "`" in before, quoted.find("”"), "accredit keys show" in quoted) == (
+            "“",
+            False,
+            len(quoted) - 1,
+            True,
+        )
+
+
+@pytest.mark.holds("console/elsewhere", "as-local")
 @pytest.mark.parametrize(
     "ask",
     [

@@ -16,9 +16,10 @@ export function rows(pairs) {
   return make("dl", {}, pairs.flatMap(([term, detail]) => [make("dt", {}, term), make("dd", {}, detail)]));
 }
 
-/** A sentence of ours, in which our commands stand between backticks: they are shown as code. Texts of others are not
- * passed here: what is between backticks there would show without them. */
-export const prose = (text) => text.split(/`(accredit [^`]+)`/).map((part, at) => (at % 2 ? make("code", {}, part) : part));
+/** A sentence of ours, in which our commands stand between backticks: they are shown as code. What others say stands in
+ * quotation marks, which it can't end (`in_quotes`): nothing in them looks like a command of ours. */
+export const prose = (text) =>
+  text.split(/(“[^”]*”)|`(accredit [^`]+)`/).map((part, at) => (at % 3 === 2 && part ? make("code", {}, part) : (part ?? "")));
 
 /** A text in which these names are shown as code. It stays the same text, but for backticks around our commands. */
 export function withCode(text, names) {
