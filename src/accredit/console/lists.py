@@ -35,7 +35,7 @@ from accredit.keys import SigningKey, public_keys_in, read_file, replace_file, w
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import HybridPublicKey, RevocationList, issue_revocation_list, revocation_list_fault
 from accredit.stores import LogStore, parse_store_url
-from accredit.stores.rules import ListChange
+from accredit.stores.rules import FoundList, ListChange
 
 OWN_LIST = "revoked.json"
 """The name of the person's revocation list in the desk's folder, if gateways elsewhere are all that they have."""
@@ -98,31 +98,33 @@ def revoked_ids(lists: Sequence[SeenList]) -> frozenset[str]:
 def _at(place: ListPlace, key_of: KeyOf) -> list[SeenList]:
     try:
         if not isinstance(place.place, Path):
-            return [_read_list(place.name, text, key_of) for text in place.place.read_lists()]
+            return [_read_list(place.name, each, key_of) for each in place.place.read_lists()]
         with suppress(OSError):
             if not place.place.exists():
                 return []
-        return [_read_list(place.name, read_file(place.place, MAX_STATEMENT_BYTES).data, key_of)]
+        return [_read_list(place.name, FoundList(read_file(place.place, MAX_STATEMENT_BYTES).data), key_of)]
     except StoreUnavailable as error:
         return [SeenList(place.name, fault=f"it can't be read now: {error}")]
     except ConfigurationError as error:
         return [SeenList(place.name, fault=error.what)]
 
 
-def _read_list(where: str, text: bytes, key_of: KeyOf) -> SeenList:
+def _read_list(where: str, found: FoundList, key_of: KeyOf) -> SeenList:
     try:
-        found = RevocationList.decode(text)
+        said = RevocationList.decode(found.text)
     except WireError:
         return SeenList(where, fault="it is no revocation list")
-    key = key_of(found.issuer_id)
-    fault = revocation_list_fault(found, key) if key is not None else "its issuer's public key is not known here"
+    if found.row not in (None, said.issuer_id):
+        return SeenList(where, fault="it is in another issuer's row")
+    key = key_of(said.issuer_id)
+    fault = revocation_list_fault(said, key) if key is not None else "its issuer's public key is not known here"
     return SeenList(
         where,
-        found.issuer_id,
-        found.updated_at,
-        frozenset(found.revoked_certs),
+        said.issuer_id,
+        said.updated_at,
+        frozenset(said.revoked_certs),
         fault or "",
-        hashlib.sha256(text).hexdigest(),
+        hashlib.sha256(found.text).hexdigest(),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 from accredit.base.files import open_file
 from accredit.errors import StoreUnavailable
 from accredit.limits import MAX_STATEMENT_BYTES
+from accredit.stores.rules import FoundList
 from accredit.stores.sqlite.revocation_lists import known_lists, list_versions, read_lists
 
 
@@ -26,7 +27,7 @@ class ListSource(Protocol):
         """Return, at little cost, a value that changes when the lists do."""
         ...
 
-    def read(self) -> Sequence[bytes]:
+    def read(self) -> Sequence[FoundList]:
         """Return the current lists."""
         ...
 
@@ -69,12 +70,12 @@ class FileOfList:
             raise self._unreadable(error) from None
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
-    def read(self) -> Sequence[bytes]:
+    def read(self) -> Sequence[FoundList]:
         """Return the one list."""
         try:
             with open_file(self._path) as file:
                 # One byte more than may be decoded, so that a longer list is refused as too long.
-                return [file.read(MAX_STATEMENT_BYTES + 1)]
+                return [FoundList(file.read(MAX_STATEMENT_BYTES + 1))]
         except OSError as error:
             raise self._unreadable(error) from None
 
@@ -100,7 +101,7 @@ class StoredLists:
             raise StoreUnavailable(f"{self._path}: can't be read: {error.strerror}") from None
         return inode, list_versions(self._path)
 
-    def read(self) -> Sequence[bytes]:
+    def read(self) -> Sequence[FoundList]:
         """Return all lists."""
         return read_lists(self._path) if self._path.exists() else ()
 
@@ -118,6 +119,6 @@ class KnownLists:
         """Return a constant, so that the lists are read only once."""
         return ()
 
-    def read(self) -> Sequence[bytes]:
+    def read(self) -> Sequence[FoundList]:
         """Return all remembered lists."""
         return known_lists(self._path, self._issuers) if self._path.exists() else ()

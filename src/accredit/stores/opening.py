@@ -48,7 +48,7 @@ from accredit.stores.postgres.revocation_lists import change_list as change_list
 from accredit.stores.postgres.revocation_lists import read_lists as read_lists_of_database
 from accredit.stores.postgres.store import PostgresStore
 from accredit.stores.revocation import RevocationLists
-from accredit.stores.rules import NEVER, DiskSpace, ListChange, SchemaState
+from accredit.stores.rules import NEVER, DiskSpace, FoundList, ListChange, SchemaState
 from accredit.stores.runners import DatabaseRunner, Runner, SqliteRunner
 from accredit.stores.sqlite.revocation_lists import change_list, read_lists, read_untouched_lists
 from accredit.stores.sqlite.schema import SCHEMA
@@ -222,7 +222,7 @@ class SqliteFile(_Store, frozen=True):
         """Return the path of the store's file: it also holds the revocation lists."""
         return self.path
 
-    def read_lists(self, *, untouched: bool = False) -> Sequence[bytes]:
+    def read_lists(self, *, untouched: bool = False) -> Sequence[FoundList]:
         """Return the revocation lists as they are, unverified. With `untouched`, the file and its folder stay as they
         are. Blocking. Raises `StoreUnavailable`."""
         if untouched:
@@ -310,7 +310,7 @@ class PostgresDatabase(DatabaseAddress, _Store, frozen=True):
         """Return the database's revocation lists, which are read over the opened store's connection; or None."""
         return DatabaseLists(self, opened.worker) if isinstance(opened, PostgresStore) else None
 
-    def read_lists(self, *, untouched: bool = False) -> Sequence[bytes]:
+    def read_lists(self, *, untouched: bool = False) -> Sequence[FoundList]:
         """Return the revocation lists as they are, unverified. Blocking. Raises `StoreUnavailable`."""
         return read_lists_of_database(self)
 

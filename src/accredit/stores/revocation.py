@@ -3,6 +3,7 @@
 A list is in force if, in this order:
 
 - [decoding] it can be read and decodes strictly;
+- [own-row] it lies in its issuer's row, if it is in a store;
 - [trusted-issuer] its issuer's public key is one of those given;
 - [signature] that key signed it;
 - [age] it is not older than the one in force at its place; if it was issued in the same second, it has all ids of that
@@ -39,6 +40,7 @@ from accredit.errors import ConfigurationError, StoreUnavailable, WireError
 from accredit.limits import REVOCATION_CHECK_SECONDS, STORE_WAIT_SECONDS
 from accredit.ratify import HybridPublicKey, RevocationList, revocation_list_fault
 from accredit.stores.list_sources import FileOfList, KnownLists, ListSource, MissingList, RemoteLists, StoredLists
+from accredit.stores.rules import FoundList
 from accredit.stores.seen_lists import SeenLists
 from accredit.stores.sqlite.revocation_lists import remember_list
 
@@ -293,7 +295,7 @@ class _Watched:
             stamp = self._source.stamp()
             if stamp == self._stamp:
                 return
-            texts = self._source.read()
+            found = self._source.read()
         except StoreUnavailable as error:
             self._stamp = None  # so that the next look reads again
             remedy = error.remedy if isinstance(error, MissingList) else "see to it that it can be read"
@@ -303,8 +305,8 @@ class _Watched:
         self._stamp = stamp
         gone = set(self.in_force)
         problem = None
-        for text in texts:
-            issuer_id, fault = self._admit(text, keys)
+        for each in found:
+            issuer_id, fault = self._admit(each, keys)
             gone.discard(issuer_id)
             problem = problem or fault
         self._gone, self._fault = gone, problem
@@ -332,12 +334,15 @@ class _Watched:
         self.revoked = frozenset(cert_id for held in self.in_force.values() for cert_id in held.list.revoked_certs)
         self.digests = frozenset(held.sha256 for held in self.in_force.values())
 
-    def _admit(self, text: bytes, keys: Mapping[str, HybridPublicKey]) -> tuple[str, _Problem | None]:
+    def _admit(self, found: FoundList, keys: Mapping[str, HybridPublicKey]) -> tuple[str, _Problem | None]:
         """Put a list in force if it is valid. Return its issuer, and the problem with it, or None."""
+        text = found.text
         try:
             revoked = RevocationList.decode(text)
         except WireError as error:
             return "", self._named(f"not a revocation list: {str(error).removeprefix('wire: ')}")
+        if found.row not in (None, revoked.issuer_id):
+            return "", self._named(f"the list of {excerpt(revoked.issuer_id)} is in another issuer's row")
         key = keys.get(revoked.issuer_id)
         if key is None:
             return revoked.issuer_id, self._named(

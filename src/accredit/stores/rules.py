@@ -26,6 +26,13 @@ NEVER = -1
 challenges are known."""
 
 
+class FoundList(NamedTuple):
+    """A revocation list as it was found, and whose row it lies in: an issuer's id, or None for a file's only list."""
+
+    text: bytes
+    row: str | None = None
+
+
 class ListChange(NamedTuple):
     """An issuer's revocation list before a change (None if there was none), and after it."""
 

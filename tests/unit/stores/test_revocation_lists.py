@@ -22,6 +22,7 @@ from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ratify import issue_revocation_list
 from accredit.stores import RevocationLists
 from accredit.stores.revocation import _Watched
+from accredit.stores.rules import FoundList
 from accredit.stores.sqlite.revocation_lists import change_list, list_versions, read_lists
 
 pytestmark = [
@@ -383,9 +384,9 @@ class Source:
         self.looks += 1
         return self.version
 
-    def read(self) -> list[bytes]:
+    def read(self) -> list[FoundList]:
         self.reads += 1
-        return [signed(*map(str, range(self.version)), at=NOW + self.version)]
+        return [FoundList(signed(*map(str, range(self.version)), at=NOW + self.version))]
 
 
 def test_lists_are_read_when_they_change_only() -> None:
@@ -402,7 +403,7 @@ def test_lists_are_read_when_they_change_only() -> None:
 def test_a_list_that_gets_no_new_entry_does_not_change(store: Path) -> None:
     put_into_store(store, signed("one"))
     before = list_versions(store)
-    assert change_list(store, WORLD.owner.id, lambda old: old or b"").before == read_lists(store)[0]
+    assert change_list(store, WORLD.owner.id, lambda old: old or b"").before == read_lists(store)[0].text
     assert list_versions(store) == before
 
 
@@ -526,6 +527,27 @@ async def test_what_a_store_remembers_and_its_issuer_did_not_sign_counts_for_not
         assert len(told) == 1  # by then it was put right
     put(file, signed(at=NOW - 1))
     assert await revoked(loaded(file, store=store), "one") == ["one"]  # it was put right
+
+
+@pytest.mark.holds("stores/revocation", "own-row")
+async def test_an_issuers_list_in_the_row_of_another_one_counts_for_neither(file: Path, store: Path) -> None:
+    """Whoever may write the store would have the one remembered, and the other forgotten without a word."""
+    put(file, signed("one", by=WORLD.agent))
+    before = await revoked(loaded(file, store=store), "one", "two")  # which is remembered
+    own = signed("two", by=WORLD.agent, at=NOW + 9)
+    with closing(sqlite3.connect(store, isolation_level=None)) as other:
+        other.execute("INSERT INTO known_lists VALUES (?, ?)", (WORLD.owner.id, own))
+    told: list[str] = []
+    lists = loaded(file, store=store, told=told.append)
+    assert await revoked(lists, "one", "two") == before == ["one"]
+    assert ["in another issuer's row" in each for each in told] == [True]
+    put_into_store(store, own, WORLD.owner.id)
+    assert await revoked(lists, "one", "two") == before
+    assert "in another issuer's row" in (lists.problem() or "")
+    with pytest.raises(ConfigurationError, match="in another issuer's row"):
+        loaded(file, store=store)
+    put_into_store(store, own, WORLD.agent.id)
+    assert await revoked(lists, "one", "two") == ["one", "two"]
 
 
 def test_nobody_remembers_a_list_in_a_store_that_only_looked(file: Path, store: Path) -> None:

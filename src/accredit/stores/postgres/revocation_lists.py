@@ -7,12 +7,12 @@ from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.session import check, check_schema, run_once
 from accredit.stores.postgres.worker import Batch, Worker
-from accredit.stores.rules import ListChange
+from accredit.stores.rules import FoundList, ListChange
 
 _Versions = tuple[tuple[str, int], ...]
 
 _VERSIONS = "SELECT issuer_id, version FROM revocations ORDER BY issuer_id"
-_LISTS = "SELECT list FROM revocations ORDER BY issuer_id"
+_LISTS = "SELECT list, issuer_id FROM revocations ORDER BY issuer_id"
 # Locks an issuer's row, whether or not it existed.
 _LOCK = """
 INSERT INTO revocations VALUES ($1, 0, '') ON CONFLICT (issuer_id) DO UPDATE SET version = revocations.version
@@ -22,7 +22,7 @@ _CHANGE = "UPDATE revocations SET version = version + 1, list = $2 WHERE issuer_
 
 class _Seen(NamedTuple):
     versions: _Versions
-    lists: tuple[bytes, ...] | None
+    lists: tuple[FoundList, ...] | None
     """The lists; None if their versions have not changed."""
 
 
@@ -36,7 +36,7 @@ class DatabaseLists:
         self._worker = worker
         self._kind = Batch(_look, True)
         self._versions: _Versions = ()
-        self._lists: tuple[bytes, ...] = ()
+        self._lists: tuple[FoundList, ...] = ()
 
     async def fetch(self) -> None:
         """Fetch changes. Raises `StoreUnavailable`."""
@@ -55,7 +55,7 @@ class DatabaseLists:
         """Return the lists' versions."""
         return self._versions
 
-    def read(self) -> Sequence[bytes]:
+    def read(self) -> Sequence[FoundList]:
         """Return all lists."""
         return self._lists
 
@@ -64,12 +64,12 @@ class DatabaseLists:
         self._lists = self._lists if seen.lists is None else seen.lists
 
 
-def read_lists(database: DatabaseAddress) -> Sequence[bytes]:
+def read_lists(database: DatabaseAddress) -> Sequence[FoundList]:
     """Return all lists, over a connection that is opened for this alone. Blocking. Raises `StoreUnavailable`."""
 
-    async def read(connection: Connection) -> Sequence[bytes]:
+    async def read(connection: Connection) -> Sequence[FoundList]:
         await check_schema(connection)
-        return [row[0] for row in await connection.fetch(_LISTS)]
+        return [FoundList(*row) for row in await connection.fetch(_LISTS)]
 
     return run_once(database, read)
 
@@ -97,5 +97,5 @@ async def _look(connection: Connection, known: Sequence[_Versions]) -> Sequence[
     versions = tuple((issuer_id, version) for issuer_id, version in await connection.fetch(_VERSIONS))
     if versions == known[0]:
         return [_Seen(versions, None)] * len(known)
-    lists = tuple(row[0] for row in await connection.fetch(_LISTS))
+    lists = tuple(FoundList(*row) for row in await connection.fetch(_LISTS))
     return [_Seen(versions, lists)] * len(known)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from accredit.limits import MAX_STATEMENT_BYTES
-from accredit.stores.rules import ListChange
+from accredit.stores.rules import FoundList, ListChange
 from accredit.stores.sqlite.database import Database, Job, T
 from accredit.stores.sqlite.untouched import reading_only
 
@@ -22,12 +22,12 @@ def list_versions(path: Path) -> list[tuple[str, int]]:
     return _once(path, _versions, writes=False)
 
 
-def read_lists(path: Path) -> list[bytes]:
+def read_lists(path: Path) -> list[FoundList]:
     """Return all lists. Raises `StoreUnavailable`."""
     return _once(path, _lists, writes=False)
 
 
-def read_untouched_lists(path: Path) -> list[bytes]:
+def read_untouched_lists(path: Path) -> list[FoundList]:
     """Return all lists of a file, which is left as it is; none if it has no tables yet. Raises `StoreUnavailable`."""
     with reading_only(path) as connection:
         return _lists(connection) if connection.execute("PRAGMA user_version").fetchone() != (0,) else []
@@ -54,13 +54,13 @@ def change_list(path: Path, issuer_id: str, change: Callable[[bytes | None], byt
     return _once(path, job, writes=True)
 
 
-def known_lists(path: Path, issuers: Collection[str]) -> list[bytes]:
+def known_lists(path: Path, issuers: Collection[str]) -> list[FoundList]:
     """Return the newest list of each of these issuers that the file remembers to have been in force. Raises
     `StoreUnavailable`."""
 
-    def job(connection: sqlite3.Connection) -> list[bytes]:
-        rows = connection.execute(f"SELECT issuer_id, {_LIST} FROM known_lists ORDER BY issuer_id")
-        return [data for issuer_id, data in rows if issuer_id in issuers]
+    def job(connection: sqlite3.Connection) -> list[FoundList]:
+        rows = connection.execute(f"SELECT {_LIST}, issuer_id FROM known_lists ORDER BY issuer_id")
+        return [FoundList(data, issuer_id) for data, issuer_id in rows if issuer_id in issuers]
 
     return _once(path, job, writes=False)
 
@@ -87,5 +87,6 @@ def _versions(connection: sqlite3.Connection) -> list[tuple[str, int]]:
     return connection.execute("SELECT issuer_id, version FROM revocations ORDER BY issuer_id").fetchall()
 
 
-def _lists(connection: sqlite3.Connection) -> list[bytes]:
-    return [data for (data,) in connection.execute(f"SELECT {_LIST} FROM revocations ORDER BY issuer_id")]
+def _lists(connection: sqlite3.Connection) -> list[FoundList]:
+    rows = connection.execute(f"SELECT {_LIST}, issuer_id FROM revocations ORDER BY issuer_id")
+    return [FoundList(*row) for row in rows]

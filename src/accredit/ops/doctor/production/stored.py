@@ -22,7 +22,7 @@ from accredit.ratify import HybridPublicKey
 from accredit.stores import RevocationLists, StoreUrl
 from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import LogReader
-from accredit.stores.rules import DiskSpace, SchemaState
+from accredit.stores.rules import DiskSpace, FoundList, SchemaState
 
 _T = TypeVar("_T")
 _NO_DISK = "a store in memory needs none"
@@ -50,7 +50,7 @@ class _Stored:
     """Revocation lists that were read from a store once, in the form in which they are verified (a
     `stores.revocation.RemoteLists`)."""
 
-    def __init__(self, name: str, lists: Sequence[bytes]) -> None:
+    def __init__(self, name: str, lists: Sequence[FoundList]) -> None:
         self.name = name
         self._lists = lists
 
@@ -62,9 +62,9 @@ class _Stored:
 
     def stamp(self) -> object:
         """Return the lists' digests."""
-        return [sha256(each).digest() for each in self._lists]
+        return [sha256(each.text).digest() for each in self._lists]
 
-    def read(self) -> Sequence[bytes]:
+    def read(self) -> Sequence[FoundList]:
         """Return the lists."""
         return self._lists
 
