@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Generator
@@ -177,6 +178,23 @@ def test_bad_lines_of_the_host_are_answered_and_not_forwarded(tmp_path: Path) ->
         wrap.write(b'{"jsonrpc":"2.0","id":1,"result":{}}')  # it answers nothing
         wrap.write(b"", b"  \r")
         assert [line["method"] for line in wrap.read()] == ["tools/call"]
+
+
+@pytest.mark.holds("gateway/front/wrap", "log")
+def test_a_host_that_sends_bad_lines_without_end_fills_no_disk_by_our_log(tmp_path: Path) -> None:
+    with wrapped(tmp_path) as wrap:
+
+        def tell(number: int) -> None:
+            for _ in range(number):
+                wrap.write(b"no")
+            assert [wrap.message()["error"]["code"] for _ in range(number)] == [-32700] * number
+
+        tell(500)
+        while "left_out" not in wrap.stderr:  # which the next line says
+            tell(1)
+        told, after = wrap.stderr.count("request_refused"), re.findall(r"left_out\W+(\d+)", wrap.stderr)
+        assert told < 500
+        assert told + sum(map(int, after)) >= 500
 
 
 def test_a_line_of_the_host_over_the_bound_is_refused(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 """Counts and logs refusals and their reasons. I/O: the log."""
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from accredit.base.log_events import log_event
+from accredit.base.log_events import Pace, log_event
 from accredit.base.text import excerpt
 from accredit.errors import (
     AccreditError,
@@ -37,14 +38,16 @@ class Counters:
         server: str = "",
         invalid: Callable[[str], None] | None = None,
         unasked: Callable[[str], None] | None = None,
+        pace: Pace | None = None,
     ) -> None:
         """`server` is the name of the server that these counters are for, if there are several. `invalid` is called
         with a server's name each time it gives an invalid answer. `unasked` is called with it each time the server
-        sends a body in answer to a message that needs none."""
+        sends a body in answer to a message that needs none. `pace` admits what is logged; all is counted."""
         self.counts: Counter[str] = Counter() if counts is None else counts
         self._server = server
         self._invalid = invalid
         self._on_unasked = unasked
+        self._pace = pace
         self._unasked_due = float("-inf")
         self.tool_list_changes = 0
         """How often the server has reported changed tools, on any stream."""
@@ -52,7 +55,7 @@ class Counters:
     def of_server(self, name: str) -> "Counters":
         """Return the counters of one of several servers. They add to the same counts, but count this server's tool
         changes separately, and log its name."""
-        return Counters(self.counts, name, self._invalid, self._on_unasked)
+        return Counters(self.counts, name, self._invalid, self._on_unasked, self._pace)
 
     def refused(
         self,
@@ -77,12 +80,12 @@ class Counters:
             return
         detail = error.reason if isinstance(error, TokenError) else getattr(error, "detail", str(error))
         about: dict[str, Any] = {"server": server, "method": method, "at": getattr(error, "at", "")}
-        facts = {name: value for name, value in about.items() if value} | trace_field()
+        facts = {name: value for name, value in about.items() if value}
         # A challenge begins each call of a sensitive tool: nothing was denied. Nor was an observed call, and until
         # delegations exist that is each call.
         is_normal = kind.startswith(_CHALLENGED) or (observed and isinstance(error, ProofRefused))
         level = logging.INFO if is_normal else logging.WARNING
-        log_event(_log, level, kind, detail=detail, **facts)
+        self._tell(level, kind, detail=detail, **facts)
 
     def notified(self, method: str) -> None:
         """Count an upstream's notification if it says that the tools have changed."""
@@ -92,7 +95,7 @@ class Counters:
     def dropped(self, method: str) -> None:
         """Count and log a client's notification of an unknown method, which is not forwarded."""
         self.counts["notification_refused"] += 1
-        log_event(_log, logging.WARNING, "notification_refused", method=excerpt(method), **trace_field())
+        self._tell(logging.WARNING, "notification_refused", method=excerpt(method))
 
     def unasked(self, now: float, detail: str) -> None:
         """Count a body that a server sent in answer to a message that needs none. Log it only once in a while, as such
@@ -109,7 +112,16 @@ class Counters:
         """Count a refusal that left no record, and log it if `logged`."""
         self.counts["denial_unrecorded"] += 1
         if logged:
-            log_event(_log, logging.WARNING, "denial_unrecorded", **trace_field())
+            self._tell(logging.WARNING, "denial_unrecorded")
+
+    def _tell(self, level: int, event: str, **facts: Any) -> None:
+        """Log an event, with how many were left out before it; or leave it out, by the pace."""
+        if self._pace is not None:
+            if not self._pace.admits(time.monotonic()):
+                return
+            if left_out := self._pace.skipped():
+                facts["left_out"] = left_out
+        log_event(_log, level, event, **facts, **trace_field())
 
 
 def _kind(error: AccreditError) -> str:

@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from accredit.base.log_events import Pace
 from accredit.errors import AccreditError, AnswerError, ProofRefused, RequestError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.counters import Counters
 from accredit.refusals import CHALLENGE_REQUIRED, MISSING
@@ -27,6 +28,19 @@ def test_each_kind_has_its_own_count(error: AccreditError, kind: str, caplog: py
         counters.refused(error, observed=True)
     assert counters.counts == {kind: 2, kind + "_observed": 1}
     assert [record.message for record in caplog.records] == [kind, kind, kind + "_observed"]
+
+
+def test_what_is_left_out_by_the_pace_is_counted__and_said_by_the_next_line(caplog: pytest.LogCaptureFixture) -> None:
+    """A peer whose refusals are logged one by one fills the disk with them."""
+    counters = Counters(pace=Pace(2))
+    with caplog.at_level(logging.WARNING, "accredit.gateway"):
+        while not any("left_out" in vars(each)["accredit_fields"] for each in caplog.records):
+            counters.of_server("mail").refused(RequestError(-32600, "x"))
+            counters.dropped("notifications/x")
+            counters.unrecorded(logged=True)
+    left_out = sum(vars(each)["accredit_fields"].get("left_out", 0) for each in caplog.records)
+    assert left_out > 0
+    assert 0 <= counters.counts.total() - len(caplog.records) - left_out < 3  # those of the last round
 
 
 def test_a_challenge_is_no_denial__an_alarm_for_each_call_of_a_sensitive_tool_would_be_ignored(

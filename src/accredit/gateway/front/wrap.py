@@ -4,6 +4,8 @@
   refused call. Where tokens are on, calls and lists need a token: one in the message, or the one in the environment.
 - [child-lines] A child's line is routed by `dedicated`.
 - [slow-host] While the host is slow to read, no more lines are read, of the child or of the host.
+- [log] Of refusals, `REFUSALS_LOGGED_PER_SECOND` are logged: a host keeps our stderr in a file, and neither side may
+  fill the disk by it. All are counted, and the next line says how many were left out.
 - [end] When the host closes its side, the child's stdin is closed, and open calls may finish. The host still gets the
   child's lines, but no more lines of our own. When the child ends first, each open request gets an error line, and the
   exit code is 1.
@@ -17,7 +19,7 @@ import contextlib
 import logging
 import signal
 
-from accredit.base.log_events import log_event
+from accredit.base.log_events import Pace, log_event
 from accredit.base.stdio import StdioHost
 from accredit.errors import (
     ConfigurationError,
@@ -51,6 +53,9 @@ from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.telemetry import Meter, Names, Telemetry, Transports
 from accredit.telemetry.tracing import set_current_message
 
+REFUSALS_LOGGED_PER_SECOND = 20
+"""How many refusals are logged per second. A person's agent has a few a minute."""
+
 _log = logging.getLogger("accredit.gateway.stdio")
 
 
@@ -73,7 +78,7 @@ async def run(
     """
     if not isinstance(settings.upstream, StdioUpstream):
         raise ConfigurationError("wrap stands around a stdio server", "name its command after --")
-    counters = Counters(invalid=telemetry.invalid if telemetry is not None else None)
+    counters = Counters(invalid=telemetry.invalid if telemetry else None, pace=Pace(REFUSALS_LOGGED_PER_SECOND))
     names, transports = Names(settings.named_tools, settings.methods), Transports("pipe", "pipe")
     meter = telemetry.meter("", names, transports) if telemetry is not None else None
     recorder = recorder_of(settings, counters, records)
