@@ -74,8 +74,6 @@ class Author:
         self.keys: Keys = (*trusted, *signer.keys)
         self._name = ""
         self._known: ProvenEnd | None = None
-        self._pending: ChainEnd | None = None
-        self._written: ChainEnd | None = None
 
     @property
     def turn_records(self) -> int:
@@ -85,9 +83,7 @@ class Author:
     def remembered(self, end: ChainEnd) -> ProvenEnd | None:
         """Return the end of this writer's own chain, or None if that is not where it remembers ([own-chain])."""
         if end.name != self._name:
-            self._name, self._known, self._pending = end.name, None, None
-        if self._pending is not None and end == self._pending:
-            return ProvenEnd(self._pending, self._pending.checkpointed)
+            self._name, self._known = end.name, None
         return self._known if self._known is not None and end == self._known.end else None
 
     def go_on(self, end: ChainEnd, newest: Stored | None) -> ProvenEnd:
@@ -99,22 +95,12 @@ class Author:
             raise ChainTaken(end.name) from None
         if known is not None and (known.end.records > end.records or known.end.writer != end.writer):
             raise ChainTaken(end.name)
-        self._known, self._pending = proved, None
+        self._known = proved
         return proved
 
     def wrote(self, end: ChainEnd) -> None:
-        """Note the new end of this writer's own chain. It counts once the commit is confirmed (`settle`)."""
-        self._pending = self._written = end
-
-    def take_written(self) -> ChainEnd | None:
-        """Return the end noted since the last call."""
-        written, self._written = self._written, None
-        return written
-
-    def settle(self, written: ChainEnd | None) -> None:
-        """Note that the transaction which wrote this end was committed."""
-        if written is not None and written.name == self._name:
-            self._known = ProvenEnd(written, written.checkpointed)
+        """Note the new end of this writer's own chain, once it is committed."""
+        self._known = ProvenEnd(end, end.checkpointed)
 
     def check_open(self, open_call: OpenCall) -> tuple[Statement, CallRecord]:
         """Return the decision on an open call, from its own record ([open-calls]). Raises `AttestationError` with the

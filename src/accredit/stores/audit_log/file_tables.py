@@ -1,4 +1,4 @@
-"""The log's tables in an SQLite file. Blocking I/O, on the given connection, in a transaction that has the file's lock.
+"""The log's tables in an SQLite file. Blocking I/O.
 
 The code makes as few statements as it can: each releases the interpreter's lock, and getting that back takes a while.
 """
@@ -8,12 +8,14 @@ The code makes as few statements as it can: each releases the interpreter's lock
 import itertools
 import sqlite3
 from collections.abc import Sequence
+from time import monotonic
+from typing import Any, TypeVar
 
 import msgspec
 
 from accredit.attest import Stored
 from accredit.attest.statements import GENESIS
-from accredit.limits import MAX_LEFT_WRITERS
+from accredit.limits import MAX_LEFT_WRITERS, STORE_LOCK_SECONDS, STORE_WAIT_SECONDS
 from accredit.stores.audit_log.reading import entry_in, key_range, open_in
 from accredit.stores.audit_log.schema import OF_CALL, short
 from accredit.stores.audit_log.tables import (
@@ -21,12 +23,14 @@ from accredit.stores.audit_log.tables import (
     WRITER_ID,
     ChainChange,
     ChainEnd,
+    ChainMoved,
     NewEntry,
     OpenCall,
     OpenWriters,
     encode_members,
     limit_payloads,
 )
+from accredit.stores.sqlite.database import Database, Job
 
 LOG_TAIL_ENTRIES = 200_000
 """How many entries, counted from the end of a log's file, are searched for the last one of a chain (0.2 s). That is
@@ -35,7 +39,13 @@ ROWS_A_STATEMENT = 100
 """Rows inserted by one statement: SQLite before 3.32 accepts at most 999 values in one."""
 
 
+T = TypeVar("T")
+
 _END = "SELECT name, writer, records, head, checkpointed, turn, over FROM log_writers WHERE name = ?"
+_ADD = (
+    "INSERT INTO log_writers (name, records, head, checkpointed, turn, over) VALUES (?, 0, ?, 0, 0, 0)"
+    " ON CONFLICT DO NOTHING"
+)
 _LAST_ENTRY = "SELECT coalesce(max(entry), 0) FROM log_entries"
 _INSERT = "INSERT INTO log_entries (entry, writer, number, key, payload, ed25519, ml_dsa_65, members, proof)"
 _MOVE_ON = "UPDATE log_writers SET records = ?, head = ?, checkpointed = ?, turn = ? WHERE writer = ?"
@@ -43,6 +53,10 @@ _OPEN = "INSERT INTO log_open (call, writer, entry, resume)"
 _THESE = (
     "FROM log_open WHERE call IN (SELECT value FROM json_each(?))"
     " AND writer = (SELECT writer FROM log_writers WHERE name = ?)"
+)
+_CLAIM = (
+    "UPDATE log_open SET writer = (SELECT writer FROM log_writers WHERE name = ?1) WHERE call = ?2 AND resume = ?3"
+    " AND EXISTS (SELECT 1 FROM log_writers WHERE name = ?1 AND over = 0)"
 )
 _OTHERS = "SELECT substr(name, 1, 33) FROM log_writers WHERE over = 0 AND name <> ? ORDER BY writer LIMIT ?"
 _ENTRY = f"w.name, e.number, k.id, {short('payload, ed25519, ml_dsa_65, members', 'e.')}"
@@ -61,24 +75,25 @@ _OF_CALL = f"SELECT {short('payload')} FROM log_entries WHERE {OF_CALL} LIMIT ?"
 
 
 class FileTables:
-    """`LogTables` in a file. No method waits for anything but the disk."""
+    """`LogTables` in a file. No method waits for anything but the disk and the file's lock.
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self._keys: dict[str, int] = {}
+    Each method is a transaction. Only `write` and its like hold the file's lock, and nobody signs meanwhile: a signer
+    may be slow, or hang, and others write to the same file.
+    """
+
+    def __init__(self, database: Database, deadline: float) -> None:
+        """After `deadline` (seconds of the monotonic clock), nobody waits for an answer."""
+        self._database = database
+        self._deadline = deadline
 
     async def add_writer(self, name: str) -> None:
         """Add a writer, unless it exists."""
-        self._connection.execute(
-            "INSERT INTO log_writers (name, records, head, checkpointed, turn, over) VALUES (?, 0, ?, 0, 0, 0)"
-            " ON CONFLICT DO NOTHING",
-            (name, GENESIS),
-        )
+        self._write(lambda connection: connection.execute(_ADD, (name, GENESIS)))
 
     async def find_others(self, name: str, left: Sequence[str]) -> OpenWriters:
         """Return all other writers without an end. Whether they are dead is found later, by the locks of their
         files."""
-        rows = self._connection.execute(_OTHERS, (name, 2 * MAX_LEFT_WRITERS)).fetchall()
+        rows = self._read(lambda connection: connection.execute(_OTHERS, (name, 2 * MAX_LEFT_WRITERS)).fetchall())
         found = [other for (other,) in rows if isinstance(other, str) and WRITER_ID.fullmatch(other)]
         were_left = {*left}
         others = [other for other in found if other not in were_left]
@@ -86,92 +101,134 @@ class FileTables:
 
     async def end_of(self, name: str) -> ChainEnd:
         """Return the end of a chain."""
-        row = self._connection.execute(_END, (name,)).fetchone()
-        if row is None:  # the file has replaced another one while that was open
-            await self.add_writer(name)
-            row = self._connection.execute(_END, (name,)).fetchone()
-        return ChainEnd(*row)
+        end, _ = await self._found(name, newest=False)
+        return end
 
     async def newest_of(self, name: str) -> tuple[ChainEnd, Stored | None]:
-        """Return a chain's end and its newest entry. They belong to one state, as the file's lock is held."""
-        end = await self.end_of(name)
-        row = self._connection.execute(_NEWEST, (end.writer,)).fetchone()
+        """Return a chain's end and its newest entry, from one state of the file."""
+        end, row = await self._found(name, newest=True)
         return end, entry_in(*row) if row is not None else None
 
     async def open_among(self, name: str, calls: Sequence[str]) -> set[str]:
         """Return which of these calls are open, and this writer's to close."""
-        rows = self._connection.execute(f"SELECT call {_THESE}", (_json(calls), name))
+        rows = self._read(
+            lambda connection: connection.execute(f"SELECT call {_THESE}", (_json(calls), name)).fetchall()
+        )
         return {call for (call,) in rows}
 
     async def open_calls(self, name: str, after: str, most: int) -> Sequence[OpenCall]:
         """Return some of a writer's open calls."""
-        return list(map(open_in, self._connection.execute(f"{_OPEN_CALLS} {_OF_WRITER}", (name, after, most))))
+        return self._read_open(_OF_WRITER, name, after, most)
 
     async def payloads_of(self, call: str, most: int) -> Sequence[bytes]:
         """Return the payloads of a call's records, found by the index."""
-        rows = self._connection.execute(_OF_CALL, (*key_range(call), most))
-        return limit_payloads((payload for (payload,) in rows if isinstance(payload, bytes)), most)
+        return self._read(lambda connection: payloads_of(connection, call, most))
 
     async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
         """Return the first open calls, at most eight, with the key `resume`."""
-        return list(map(open_in, self._connection.execute(f"{_OPEN_CALLS} o.resume = ? LIMIT 8", (resume,))))
+        return self._read_open("o.resume = ? LIMIT 8", resume)
 
     async def claim(self, name: str, open_call: OpenCall, resume: bytes) -> None:
-        """Make the call this writer's. The transaction holds the file's lock, so nobody else can claim it meanwhile."""
-        self._connection.execute(
-            "UPDATE log_open SET writer = (SELECT writer FROM log_writers WHERE name = ?) WHERE call = ?",
-            (name, open_call.call),
-        )
+        """Make the call this writer's."""
+        claimed = self._write(lambda connection: connection.execute(_CLAIM, (name, open_call.call, resume)).rowcount)
+        if not claimed:
+            raise ChainMoved("a call is not open any more")
 
     async def write(self, change: ChainChange) -> None:
-        """Write a change. The transaction holds the file's lock: nobody has written since it read the chain's end."""
-        after = change.after
-        (last,) = self._connection.execute(_LAST_ENTRY).fetchone()
-        rows = [self._row(last + place, after.writer, each) for place, each in enumerate(change.entries, 1)]
-        places = {each.number: last + place for place, each in enumerate(change.entries, 1) if each.kind == RECORD}
-        _insert(self._connection, _INSERT, rows)
-        if change.before != after:
-            moved = (after.records, after.head, after.checkpointed, after.turn, after.writer)
-            self._connection.execute(_MOVE_ON, moved)
-        opened = [
-            (call, after.writer, places[number], change.resumes.get(call)) for call, number in change.opened.items()
-        ]
-        _insert(self._connection, _OPEN, opened)
-        if change.closed:
-            self._connection.execute(f"DELETE {_THESE}", (_json(change.closed), change.closed_of))
-        for chain in change.certificates.items():
-            self._connection.execute("INSERT INTO log_delegations VALUES (?, ?) ON CONFLICT DO NOTHING", chain)
+        """Write all of a change, or nothing."""
+        self._write(lambda connection: _write(connection, change))
 
     async def touch(self, name: str) -> None:
         """Write without changing anything, as a test of whether writes are kept (`LogTables`)."""
-        self._connection.execute("UPDATE log_writers SET over = over WHERE name = ?", (name,))
+        self._write(lambda connection: connection.execute("UPDATE log_writers SET over = over WHERE name = ?", (name,)))
 
     async def end(self, name: str) -> bool:
         """End a writer that has no open calls. If it has no records either, delete it."""
-        self._connection.execute(
-            "UPDATE log_writers SET over = 1 WHERE name = ? AND writer NOT IN (SELECT writer FROM log_open)", (name,)
-        )
-        self._connection.execute("DELETE FROM log_writers WHERE name = ? AND over = 1 AND records = 0", (name,))
-        open_still = "SELECT 1 FROM log_writers WHERE name = ? AND over = 0"
-        return not self._connection.execute(open_still, (name,)).fetchone()
+        return self._write(lambda connection: _end(connection, name))
 
-    def _row(self, entry: int, writer: int, each: NewEntry) -> tuple[object, ...]:
-        first, *rest = each.envelope.signatures
-        key = self._keys.get(first.key_id)
-        if key is None:
-            key = self._keys[first.key_id] = key_number(self._connection, first.key_id)
-        second = rest[0].data if rest else None
-        return (
-            entry,
-            writer,
-            each.number,
-            key,
-            each.envelope.payload,
-            first.data,
-            second,
-            encode_members(first),
-            each.proof,
-        )
+    async def _found(self, name: str, *, newest: bool) -> tuple[ChainEnd, Sequence[Any] | None]:
+        def read(connection: sqlite3.Connection) -> tuple[ChainEnd | None, Sequence[Any] | None]:
+            end = _read_end(connection, name)
+            row = connection.execute(_NEWEST, (end.writer,)).fetchone() if newest and end is not None else None
+            return end, row
+
+        end, row = self._read(read)
+        if end is None:  # the file has replaced another one while that was open
+            await self.add_writer(name)
+            return await self._found(name, newest=newest)
+        return end, row
+
+    def _read_open(self, which: str, *values: object) -> list[OpenCall]:
+        rows = self._read(lambda connection: connection.execute(f"{_OPEN_CALLS} {which}", values).fetchall())
+        return list(map(open_in, rows))
+
+    def _read(self, job: Job[T]) -> T:
+        return self._database.transact_waiting(job, writes=False, deadline=self._deadline)
+
+    def _write(self, job: Job[T]) -> T:
+        # The lock is waited for, however long the signatures took.
+        deadline = max(self._deadline, monotonic() + STORE_WAIT_SECONDS - STORE_LOCK_SECONDS)
+        return self._database.transact_waiting(job, writes=True, deadline=deadline)
+
+
+def payloads_of(connection: sqlite3.Connection, call: str, most: int) -> Sequence[bytes]:
+    """Return what is recorded of a call, as `LogTables.payloads_of` does."""
+    rows = connection.execute(_OF_CALL, (*key_range(call), most))
+    return limit_payloads((payload for (payload,) in rows if isinstance(payload, bytes)), most)
+
+
+def _read_end(connection: sqlite3.Connection, name: str) -> ChainEnd | None:
+    row = connection.execute(_END, (name,)).fetchone()
+    return None if row is None else ChainEnd(*row)
+
+
+def _write(connection: sqlite3.Connection, change: ChainChange) -> None:
+    after = change.after
+    if _read_end(connection, after.name) != change.before:
+        raise ChainMoved("the end of a chain is not where it was")
+    (last,) = connection.execute(_LAST_ENTRY).fetchone()
+    keys: dict[str, int] = {}
+    rows = [
+        (last + place, after.writer, *_columns(connection, keys, each)) for place, each in enumerate(change.entries, 1)
+    ]
+    places = {each.number: last + place for place, each in enumerate(change.entries, 1) if each.kind == RECORD}
+    _insert(connection, _INSERT, rows)
+    if change.before != after:
+        moved = (after.records, after.head, after.checkpointed, after.turn, after.writer)
+        connection.execute(_MOVE_ON, moved)
+    opened = [(call, after.writer, places[number], change.resumes.get(call)) for call, number in change.opened.items()]
+    _insert(connection, _OPEN, opened)
+    if change.closed:
+        closed = connection.execute(f"DELETE {_THESE}", (_json(change.closed), change.closed_of))
+        if closed.rowcount != len(change.closed):
+            raise ChainMoved("a call is not open any more")
+    for chain in change.certificates.items():
+        connection.execute("INSERT INTO log_delegations VALUES (?, ?) ON CONFLICT DO NOTHING", chain)
+
+
+def _end(connection: sqlite3.Connection, name: str) -> bool:
+    connection.execute(
+        "UPDATE log_writers SET over = 1 WHERE name = ? AND writer NOT IN (SELECT writer FROM log_open)", (name,)
+    )
+    connection.execute("DELETE FROM log_writers WHERE name = ? AND over = 1 AND records = 0", (name,))
+    open_still = "SELECT 1 FROM log_writers WHERE name = ? AND over = 0"
+    return not connection.execute(open_still, (name,)).fetchone()
+
+
+def _columns(connection: sqlite3.Connection, keys: dict[str, int], each: NewEntry) -> tuple[object, ...]:
+    first, *rest = each.envelope.signatures
+    if first.key_id not in keys:
+        keys[first.key_id] = key_number(connection, first.key_id)
+    second = rest[0].data if rest else None
+    return (
+        each.number,
+        keys[first.key_id],
+        each.envelope.payload,
+        first.data,
+        second,
+        encode_members(first),
+        each.proof,
+    )
 
 
 def key_number(connection: sqlite3.Connection, key_id: str) -> int:

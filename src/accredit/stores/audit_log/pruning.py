@@ -40,8 +40,7 @@ from accredit.attest.statements import GENESIS
 from accredit.errors import AttestationError
 from accredit.limits import RECORDS_OF_A_CALL
 from accredit.stores.audit_log.author import Keys, check_pruned, read_phases
-from accredit.stores.audit_log.file_tables import FileTables, key_number, read_stored
-from accredit.stores.audit_log.tables import at_once
+from accredit.stores.audit_log.file_tables import key_number, payloads_of, read_stored
 from accredit.stores.sqlite.database import STORE_RETRY_SECONDS, Database
 
 EMPTY_LOG_SECONDS = 5.0
@@ -249,7 +248,7 @@ class _FilePruning:
         """Return whether a record is an outcome whose decision stays. That decision is before it, in any chain."""
         if not comes_alone(record, self._going):
             return False
-        payloads = at_once(FileTables(connection).payloads_of(record.call.id, RECORDS_OF_A_CALL))
+        payloads = payloads_of(connection, record.call.id, RECORDS_OF_A_CALL)
         return (record.call.id, "decision") in read_phases(payloads)
 
     def _end(self, old: dict[int, list[_Old]], writer: int) -> tuple[int, str]:

@@ -6,7 +6,6 @@ The thread is for a signer of records other than the gateway's key, as such a si
 
 import asyncio
 import contextlib
-import sqlite3
 import time
 from collections.abc import Coroutine
 from threading import Thread
@@ -19,7 +18,7 @@ from accredit.stores.audit_log.author import Author
 from accredit.stores.audit_log.file_tables import FileTables
 from accredit.stores.audit_log.places import FileLog, LogPlace
 from accredit.stores.audit_log.requests import WriterRequest, check_in_time
-from accredit.stores.audit_log.tables import at_once
+from accredit.stores.audit_log.tables import ChainMoved, at_once
 from accredit.stores.postgres.log_writer import DatabaseWriter
 from accredit.stores.sqlite.database import Database
 
@@ -28,7 +27,7 @@ T = TypeVar("T")
 
 class FileWriter:
     """Runs requests on a log in a file. It blocks its thread while it makes signatures, and while it waits for the
-    file's lock, until the deadline."""
+    file's lock."""
 
     def __init__(self, place: FileLog, signer: LogSigner) -> None:
         self._database = Database(place.path, place.synchronous)
@@ -39,15 +38,11 @@ class FileWriter:
         """Return a request's answer once it is committed. After `deadline` (seconds of the monotonic clock), nobody
         waits for it any more. Raises `StoreUnavailable`."""
         check_in_time(deadline, time.monotonic())
-        author = self._author
-
-        def job(connection: sqlite3.Connection) -> T:
-            author.take_written()  # drop what was rolled back
-            return at_once(request.run(FileTables(connection), author))
-
-        answer = self._database.transact_waiting(job, writes=True, deadline=deadline)
-        author.settle(author.take_written())
-        return answer
+        tables = FileTables(self._database, deadline)
+        try:
+            return at_once(request.run(tables, self._author))
+        except ChainMoved:
+            return at_once(request.run(tables, self._author))
 
     async def aclose(self) -> None:
         """Close the file."""

@@ -81,6 +81,4 @@ class DatabaseWriter:
             raise
         except AccreditError as error:
             return error
-        finally:
-            self._author.settle(self._author.take_written())
         return answer
