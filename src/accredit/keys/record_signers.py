@@ -175,7 +175,7 @@ class _Signing:
             signature = _sign(signer, self._key, message)
         except AttestationError as error:
             raise StoreUnavailable(f"the signer of records has failed: {error}") from None
-        except Exception as error:  # a signer may raise anything, with anything in its text
+        except BaseException as error:  # a signer may raise anything, also what would end this thread
             raise StoreUnavailable(f"the signer of records has failed ({type(error).__name__})") from None
         self._signer = signer
         return signature

@@ -1,17 +1,23 @@
 """Records are signed through securesystemslib, by key files and what stands for a KMS; no other key passes."""
 
+import asyncio
 import json
 import subprocess
 import sys
+from asyncio import CancelledError
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from securesystemslib.dsse import Envelope as PeerEnvelope
 from securesystemslib.signer import SSlibKey  # pyright: ignore[reportPrivateImportUsage]
+from tests.world import recorded
 from tests.world.record_signers import KINDS, Kms, key_pair, kms_registered
+from tests.world.recorded import records_at, records_of
+from tests.world.records import DENY, decided
 from tests.world.signed_log import configure, record, verified
 
 from accredit.attest import Stored, encode_envelope, verify_log
@@ -160,6 +166,53 @@ def test_a_signer_that_fails_leaves_no_record_and_says_nothing_of_its_secrets(fo
     assert "swordfish" not in str(failed.value)
     kms.fault = None
     assert signer.sign(b"said")
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, CancelledError])
+def test_a_signer_that_would_end_the_thread_of_the_log_only_fails__or_no_call_would_pass_until_a_restart(
+    error: type[BaseException], folder: Path, kms: Kms
+) -> None:
+    def ends() -> None:
+        raise error
+
+    kms.add(folder / "records.pem")
+    signer = load_record_signer("testkms:key", folder / "records.pem.pub", folder)
+    kms.deed = ends
+    with pytest.raises(StoreUnavailable, match=error.__name__):
+        signer.sign(b"said")
+    kms.deed = None
+    assert signer.sign(b"said")
+
+
+async def test_while_a_signer_hangs_others_write_to_the_same_file__or_it_would_stop_all_gateways(
+    folder: Path, kms: Kms
+) -> None:
+    kms.add(folder / "records.pem")
+    signer = load_record_signer("testkms:key", folder / "records.pem.pub", folder)
+    asked, answers = Event(), Event()
+
+    def hangs() -> None:
+        asked.set()
+        answers.wait()
+
+    hanging, other = (records_at(folder / "accredit.db", signer=each) for each in (signer, None))
+    try:
+        await hanging.start()
+        await other.start()
+        kms.deed = hangs
+        waiting = asyncio.ensure_future(hanging.begin(decided()))
+        await asyncio.to_thread(asked.wait)
+        await other.begin(decided(decision=DENY))
+        assert not waiting.done()
+        kms.deed = None
+        answers.set()
+        await waiting
+    finally:
+        answers.set()
+        await hanging.aclose()
+        await other.aclose()
+    key = load_record_key(folder / "records.pem.pub")
+    assert (recorded.verified(folder / "accredit.db", key).valid, len(records_of(folder / "accredit.db"))) == (True, 3)
 
 
 def test_what_a_kms_says_beside_its_signature_is_not_kept__its_key_does_not_verify_it(folder: Path, kms: Kms) -> None:
