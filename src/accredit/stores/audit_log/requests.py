@@ -34,7 +34,7 @@ MAX_RECORD_BYTES = 33_554_432
 `MAX_ATTESTATION_BYTES`."""
 CLOSED_AT_ONCE = 16
 """How many open calls of a dead writer are closed at a time. In a log of ten million records, it takes 40 ms to find
-out that one call has no outcome, and others wait meanwhile."""
+out that one call has no outcome, and this gateway's records wait meanwhile."""
 
 
 CUT_OFF = "the process that forwarded this call ended before its outcome was recorded"
