@@ -49,6 +49,14 @@ def test_what_only_python_can_start_is_started_by_it(script: Path) -> None:
     assert told.endswith("false]\n")
 
 
+def test_a_program_with_a_library_of_its_own_gets_it__or_its_clock_would_be_right_where_a_test_says_it_is_wrong(
+    script: Path,
+) -> None:
+    status, told = run(sys.executable, str(script), popen=Warm, folder=script.parent, LD_PRELOAD="")
+    assert status == 7
+    assert told.endswith("false]\n")
+
+
 def test_a_shell_finds_the_command(tmp_path: Path) -> None:
     told = subprocess.run(
         ["bash", "-c", "command -v accredit; accredit --version"], env={**os.environ, "PATH": path()},

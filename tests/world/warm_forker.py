@@ -24,8 +24,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 MAX_REQUEST = 1 << 17
+_AT_START = ("PYTHON", "LD_")
+"""What the names begin with of variables that count when Python starts: a clock is faked by `LD_PRELOAD`."""
 _HONOURED = {"PYTHONDONTWRITEBYTECODE", "PYTHONPATH"}
-"""Of the variables that Python looks at when it starts."""
+"""Those of these that count for a warm program as well."""
 _LARGE = "fastmcp"
 _LATE = ("accredit.__main__", f"accredit.server.{_LARGE}")
 """What nearly no command imports; the second takes long, and is imported when it is first wanted."""
@@ -40,7 +42,7 @@ _AT_RUN_TIME = (
 
 def can_become(words: Sequence[str], env: Mapping[str, str], own: Mapping[str, str]) -> bool:
     """Whether what follows `python` is something that a process with `own` environment can become."""
-    if any(env[name] != own.get(name) for name in env if name.startswith("PYTHON") and name not in _HONOURED):
+    if any(env[name] != own.get(name) for name in env if name.startswith(_AT_START) and name not in _HONOURED):
         return False
     first, *rest = [*words, ""]
     return bool(rest[1:]) if first in ("-m", "-c") else first.endswith(".py") and not first.startswith("-")
