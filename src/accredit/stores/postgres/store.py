@@ -14,13 +14,13 @@ from accredit.limits import MAX_USE_MARKS, STORE_SWEEP_ROWS
 from accredit.ports import RateLimit, Spending
 from accredit.ratify.challenges import IssuedChallenge
 from accredit.stores.minted import RANDOM_BYTES, mint_challenge, read
-from accredit.stores.postgres import challenges, uses
+from accredit.stores.postgres import challenges
 from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.challenges import PresentedChallenge
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.forgetting import CLOCK, RowCount, sweeping
 from accredit.stores.postgres.schema import behind
-from accredit.stores.postgres.uses import Counted, RoomAsked, Use
+from accredit.stores.postgres.uses import Counter, RoomAsked
 from accredit.stores.postgres.worker import Batch, Worker
 from accredit.stores.rules import NEVER, Series, made_before
 
@@ -67,8 +67,9 @@ class PostgresStore:
         self.worker = Worker(database, self._tend)
         self._keys, self._writes = Batch(_ask_key, True), Batch(_write, True)
         self._looks, self._spends = Batch(self._look, True), Batch(self._spend, True)
-        self._counts, self._uses = Batch(uses.uses, True), Batch(self._use, False)
-        self._rooms = Batch(uses.room_at, True)
+        counter = Counter(clock, self._marks)
+        self._counts, self._uses = Batch(counter.uses, True), Batch(counter.use, False)
+        self._rooms = Batch(counter.room_at, True)
 
     async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
         """Issue a fresh challenge for one request. The key is read from the database each time, so that no challenge is
@@ -90,12 +91,12 @@ class PostgresStore:
     async def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
         """Return how many uses of a certificate `use` recorded for a limit of this window, in the last `window_s`
         seconds."""
-        return await self.worker.run(self._counts, Counted(Series(cert_id, window_s), now))
+        return await self.worker.run(self._counts, Series(cert_id, window_s))
 
     async def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
         """Record one use for each limit, unless that exceeds one of them. Return whether it was recorded. Raises
         `StoreUnavailable` if there is no room."""
-        return await self.worker.run(self._uses, Use(tuple(limits), now))
+        return await self.worker.run(self._uses, tuple(limits))
 
     async def room_at(self, limit: RateLimit, *, now: int) -> int | None:
         """Return when (unix seconds) one more use will be within a limit; None if never."""
@@ -155,9 +156,6 @@ class PostgresStore:
             for each in asked
         ]
         return await challenges.spend(connection, self._spending, presented, self._spent)
-
-    async def _use(self, connection: Connection, asked: Sequence[Use]) -> Sequence[bool | AccreditError]:
-        return await uses.use(connection, asked, self._marks)
 
 
 async def _ask_key(connection: Connection, asked: Sequence[None]) -> Sequence[bytes]:

@@ -2,6 +2,8 @@
 
 - [locks] A series is one certificate's uses in windows of one length. A batch of uses locks all its series, in sorted
   order, before it reads their counts. So batches of other gateways wait, and no two batches can take the same last use.
+- [clock] The time is the database's, read once all series are locked. Gateways' clocks differ, and one that is ahead
+  would not see in its window what one that is behind has just used.
 - [snapshot] Each statement has a snapshot of its own, so a later batch sees everything committed before.
 - [repetition] A failed batch is never repeated: perhaps only its answer was lost, and its uses were counted.
 """
@@ -21,7 +23,7 @@ from accredit.stores.rules import Series, UseMark, WindowUse, mark, strictest
 _LOCK = """
 INSERT INTO use_series SELECT cert, window_s, 0, -1, 0 FROM unnest($1::bytea[], $2::bigint[]) AS t (cert, window_s)
 ORDER BY 1, 2
-ON CONFLICT (cert, window_s) DO UPDATE SET total = use_series.total RETURNING cert, window_s, total, latest"""
+ON CONFLICT (cert, window_s) DO UPDATE SET total = use_series.total RETURNING cert, window_s, total, latest, {clock}"""
 _BEFORE = f"""
 SELECT place, (SELECT before FROM uses WHERE uses.cert = asked.cert AND uses.window_s = asked.window_s
   AND mark > after ORDER BY mark LIMIT 1), {forgotten_end("uses")}
@@ -35,14 +37,18 @@ UPDATE use_series SET total = now.total, latest = now.latest, keep_until = now.k
 FROM unnest($6::bytea[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[]) AS now
   (cert, window_s, total, latest, keep_until)
 WHERE use_series.cert = now.cert AND use_series.window_s = now.window_s"""
+# The clock is read once in each: an index can't be searched for a value that may change from row to row.
 _COUNT = f"""
 SELECT coalesce((SELECT total FROM use_series WHERE cert = $1 AND window_s = $2)
-  - (SELECT before FROM uses WHERE cert = $1 AND window_s = $2 AND mark > $3 ORDER BY mark LIMIT 1), 0),
-  {forgotten_end("uses")}"""  # noqa: S608 - of constants
+  - (SELECT before FROM uses WHERE cert = $1 AND window_s = $2 AND mark > (SELECT {{clock}} - $2)
+    ORDER BY mark LIMIT 1), 0),
+  {forgotten_end("uses")}, {{clock}}"""  # noqa: S608 - of constants
 _MARKS = f"""
-SELECT mark, before, 0::bigint FROM uses WHERE cert = $1 AND window_s = $2 AND mark > $3
+SELECT mark, before, 0::bigint, 0::bigint FROM uses
+WHERE cert = $1 AND window_s = $2 AND mark > (SELECT {{clock}} - $2)
 UNION ALL
-SELECT NULL, coalesce((SELECT total FROM use_series WHERE cert = $1 AND window_s = $2), 0), {forgotten_end("uses")}
+SELECT NULL, coalesce((SELECT total FROM use_series WHERE cert = $1 AND window_s = $2), 0), {forgotten_end("uses")},
+  {{clock}}
 ORDER BY mark NULLS LAST"""  # noqa: S608 - of constants
 _BEGIN_ANEW = """
 WITH began AS (SELECT cert, window_s, min(before) AS at FROM uses
@@ -55,38 +61,16 @@ WHERE (use_series.cert, use_series.window_s) = (asked.cert, asked.window_s)
 RETURNING use_series.cert, use_series.window_s, total, latest"""
 
 
-class Use(NamedTuple):
-    """One use of each certificate in `limits`."""
-
-    limits: Sequence[RateLimit]
-    now: int
-
-
 class RoomAsked(NamedTuple):
-    """A question: when will a limit have room for one more use?"""
+    """A question: when, by the clock that shows `now`, will a limit have room for one more use?"""
 
     limit: RateLimit
-    now: int
-
-
-class Counted(NamedTuple):
-    """A question: how many uses has a series in its window?"""
-
-    series: Series
     now: int
 
 
 class _Key(NamedTuple):
     cert: bytes  # its SHA-256: an id may be long, and hold lone surrogates
     window_s: int
-
-
-class _Window(NamedTuple):
-    """A question for the marks of a series that are later than a given second."""
-
-    cert: bytes
-    window_s: int
-    after: int
 
 
 class _Tally:
@@ -107,62 +91,65 @@ class _Tally:
         self.total += amount
 
 
-async def uses(connection: Connection, asked: Sequence[Counted]) -> Sequence[int | AccreditError]:
-    """Return the number of uses in each series' window."""
-    answers: list[int | AccreditError] = []
-    for series, now in asked:
-        key = _key(series)
-        ((count, until),) = await connection.fetch(_COUNT, *key, now - key.window_s)
-        answers.append(ClockSetBack(until) if now + 1 <= until else count)
-    return answers
+class Counter:
+    """Counts uses by the database's time, for which `clock` is SQL. `room` is what is left for their rows."""
 
+    def __init__(self, clock: str, room: RowCount) -> None:
+        self._lock, self._count, self._marks = (each.format(clock=clock) for each in (_LOCK, _COUNT, _MARKS))
+        self._room = room
 
-async def room_at(connection: Connection, asked: Sequence[RoomAsked]) -> Sequence[int | AccreditError | None]:
-    """Return, for each limit, when (unix seconds) it has room for one more use; None if never."""
-    answers: list[int | AccreditError | None] = []
-    for limit, now in asked:
-        key = _key(Series(limit.cert_id, limit.window_s))
-        rows = await connection.fetch(_MARKS, *key, now - key.window_s)
-        total, until = rows[-1][1:]
-        marks = [UseMark(at, before) for at, before, _ in rows[:-1]]
-        answers.append(ClockSetBack(until) if now + 1 <= until else rules.room_at(marks, total, limit, now))
-    return answers
+    async def uses(self, connection: Connection, asked: Sequence[Series]) -> Sequence[int | AccreditError]:
+        """Return the number of uses in each series' window."""
+        answers: list[int | AccreditError] = []
+        for series in asked:
+            ((count, until, now),) = await connection.fetch(self._count, *_key(series))
+            answers.append(ClockSetBack(until) if now + 1 <= until else count)
+        return answers
 
+    async def room_at(self, connection: Connection, asked: Sequence[RoomAsked]) -> Sequence[int | AccreditError | None]:
+        """Return, for each limit, when (unix seconds) it has room for one more use; None if never."""
+        answers: list[int | AccreditError | None] = []
+        for limit, now in asked:
+            rows = await connection.fetch(self._marks, *_key(Series(limit.cert_id, limit.window_s)))
+            total, until, clock = rows[-1][1:]
+            marks = [UseMark(at, before) for at, before, *_ in rows[:-1]]
+            at = rules.room_at(marks, total, limit, clock)
+            answers.append(ClockSetBack(until) if clock + 1 <= until else None if at is None else at - clock + now)
+        return answers
 
-async def use(connection: Connection, asked: Sequence[Use], room: RowCount) -> Sequence[bool | AccreditError]:
-    """Record uses that are within all their limits. Return, for each, whether it was."""
-    takings = [{_key(series): taking for series, taking in strictest(each.limits).items()} for each in asked]
-    keys = sorted({key for each in takings for key in each})
-    if not keys:
-        return [True] * len(asked)
-    async with connection.transaction():
-        locked = await connection.fetch(_LOCK, *_columns(keys, 2))
-        if any(total > USE_TOTAL_TURN for _, _, total, _ in locked):
-            locked = await connection.fetch(_BEGIN_ANEW, *_columns(keys, 2))
-        tallies = {_Key(cert, window_s): _Tally(total, latest) for cert, window_s, total, latest in locked}
-        windows = sorted({_window(key, one.now) for each, one in zip(takings, asked, strict=True) for key in each})
-        rows = await connection.fetch(_BEFORE, *_columns(windows, 3))
-        first = {window: before for window, (_, before, _) in zip(windows, rows, strict=True)}
-        until = rows[0][2]
-        answers = [
-            _judge_takings(each, one.now, tallies, first, until, room) for each, one in zip(takings, asked, strict=True)
-        ]
-        await _write(connection, tallies, room)
-    return answers
+    async def use(self, connection: Connection, asked: Sequence[Sequence[RateLimit]]) -> Sequence[bool | AccreditError]:
+        """Record one use for each of several limits, if all have room. Return, for each question, whether that was
+        so."""
+        takings = [{_key(series): taking for series, taking in strictest(each).items()} for each in asked]
+        keys = sorted({key for each in takings for key in each})
+        if not keys:
+            return [True] * len(asked)
+        async with connection.transaction():
+            locked = await connection.fetch(self._lock, *_columns(keys, 2))
+            now = max(row[-1] for row in locked)
+            if any(total > USE_TOTAL_TURN for _, _, total, *_ in locked):
+                locked = await connection.fetch(_BEGIN_ANEW, *_columns(keys, 2))
+            tallies = {_Key(cert, window_s): _Tally(total, latest) for cert, window_s, total, latest, *_ in locked}
+            rows = await connection.fetch(_BEFORE, *_columns([(*key, now - key.window_s) for key in keys], 3))
+            first = {key: before for key, (_, before, _) in zip(keys, rows, strict=True)}
+            until = rows[0][2]
+            answers = [_judge_takings(each, now, tallies, first, until, self._room) for each in takings]
+            await _write(connection, tallies, self._room)
+        return answers
 
 
 def _judge_takings(
     takings: dict[_Key, WindowUse],
     now: int,
     tallies: dict[_Key, _Tally],
-    first: dict[_Window, int | None],
+    first: dict[_Key, int | None],
     until: int,
     room: RowCount,
 ) -> bool | AccreditError:
     if takings and now + 1 <= until:
         return ClockSetBack(until)
     for key, (amount, most, _) in takings.items():
-        tally, before = tallies[key], first[_window(key, now)]
+        tally, before = tallies[key], first[key]
         if tally.total - (tally.began if before is None else before) + amount > most:
             return False
     if sum(len(tally.marks) for tally in tallies.values()) + len(takings) > room.left:
@@ -188,10 +175,6 @@ async def _write(connection: Connection, tallies: dict[_Key, _Tally], room: RowC
 
 def _key(series: Series) -> _Key:
     return _Key(sha256(series.cert_id.encode("utf-8", "surrogatepass")).digest(), series.window_s)
-
-
-def _window(key: _Key, now: int) -> _Window:
-    return _Window(*key, now - key.window_s)
 
 
 def _columns(rows: Sequence[Sequence[object]], width: int) -> list[list[object]]:

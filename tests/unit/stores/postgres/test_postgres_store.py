@@ -89,6 +89,19 @@ async def test_of_all_uses_at_all_gateways_at_once_no_more_are_counted_than_may_
         assert await stores[0].uses("a", 60, now=NOW) == sum(len(each) == 2 for each in used)
 
 
+@pytest.mark.holds("stores/postgres/uses", "clock")
+async def test_gateways_whose_clocks_differ_count_in_one_window__or_each_would_allow_as_many_at_the_same_moment(
+    database: PostgresDatabase,
+) -> None:
+    limit = RateLimit("one", 6, 3)
+
+    async with gateways(database, 2) as (behind, ahead):
+        assert [await behind.use([limit], now=NOW - 5) for _ in range(4)] == [True, True, True, False]
+        assert not await ahead.use([limit], now=NOW + 5)
+        assert await ahead.uses("one", 6, now=NOW + 5) == 3
+        assert await ahead.room_at(limit, now=NOW + 5) == NOW + 5 + 6  # by its own clock
+
+
 @pytest.mark.holds("stores/postgres/challenges", "repetition")
 @pytest.mark.holds("stores/postgres/driver", "notices")
 async def test_a_commit_that_no_standby_has_is_no_yes__nor_is_its_repetition(
