@@ -558,6 +558,8 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     [
         (b"", INTERIM, "too many interim responses"),
         (b"", EARLY_HINTS, "too many interim responses"),
+        (b"HTTP/1.1 200 OK\r\n", b"a:b\r\n", "too large heads"),
+        (b"HTTP/1.1 100 \r\n" + b"a:b\r\n" * 6_000 + b"\r\nHTTP/1.1 200 OK\r\n", b"a:b\r\n" * 6, "too large heads"),
         (CHUNKED, b"1\r\n \r\n", "too many short pieces"),
     ],
 )

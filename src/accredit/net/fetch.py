@@ -12,8 +12,9 @@ cost more than intended:
   their own: a stranger's slow name server delays nothing else.
 - [response] The status must be 200, without a content coding, and the body at most `max_bytes`, all within one time
   limit.
-- [work] At most `MAX_INTERIM_ANSWERS` come before an answer, and at most `MAX_SHORT_PIECES` of its body are short. Both
-  are free to send without end, each takes work of the thread in which calls are decided, and some URLs are strangers'.
+- [work] At most `MAX_INTERIM_ANSWERS` come before an answer, all heads together have at most `MAX_FETCHED_HEAD_BYTES`,
+  and at most `MAX_SHORT_PIECES` of the body are short. All of these are free to send without end, each takes work of
+  the thread in which calls are decided, and some URLs are strangers'.
 
 The callers check the content of the body.
 """
@@ -38,6 +39,9 @@ MAX_KEYS_REDIRECTS = 3
 """How many redirects one fetch follows, all within one origin."""
 
 
+MAX_FETCHED_HEAD_BYTES = 32_768
+"""The most bytes of an answer's head, with those of the interim responses before it. Servers' own have a few hundred,
+and some kilobytes where a policy for browsers is in them."""
 MAX_SHORT_PIECES = 256
 """How many pieces of a body may be shorter than `SHORT_PIECE_BYTES`. Each takes as much work as a long one."""
 SHORT_PIECE_BYTES = 64
@@ -185,7 +189,7 @@ async def _on_event(event: str, info: Mapping[str, Any]) -> None:
 
 
 class _Heads:
-    """Counts the interim responses that come on a connection after each request ([work])."""
+    """Bounds the heads that come on a connection after each request ([work])."""
 
     def __init__(self, stream: Any) -> None:
         self._read, self._write = stream.read, stream.write
@@ -197,29 +201,29 @@ class _Heads:
         await self._write(data, timeout)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Return the next bytes. Raises `httpx2.RemoteProtocolError` for too many interim responses."""
+        """Return the next bytes. Raises `httpx2.RemoteProtocolError` for too many interim responses, or too large
+        heads."""
         data: bytes = await self._read(max_bytes, timeout)
         if self._in_heads:
-            self._head += data
+            self._heads += data
             self._look()
         return data
 
     def _begin(self) -> None:
-        self._head = bytearray()
-        self._interim = 0
+        self._heads = bytearray()
+        self._interim = self._whole = 0
         self._in_heads = True
 
     def _look(self) -> None:
-        begin = 0
-        while (end := _END_OF_HEAD.search(self._head, begin)) is not None:
-            if not _INTERIM.match(self._head, begin):
-                self._in_heads = False
-                return
-            self._interim += 1
-            if self._interim > MAX_INTERIM_ANSWERS:
-                raise httpx2.RemoteProtocolError("too many interim responses")
-            begin = end.end()
-        del self._head[:begin]
+        while self._in_heads and (end := _END_OF_HEAD.search(self._heads, self._whole)) is not None:
+            self._in_heads = _INTERIM.match(self._heads, self._whole) is not None
+            self._interim += self._in_heads
+            self._whole = end.end()
+        size = len(self._heads) if self._in_heads else self._whole
+        if self._interim > MAX_INTERIM_ANSWERS or size > MAX_FETCHED_HEAD_BYTES:
+            raise httpx2.RemoteProtocolError("too many interim responses, or too large heads")
+        if not self._in_heads:
+            self._heads = bytearray()
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
