@@ -564,7 +564,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     ],
 )
 async def test_a_host_that_sends_what_is_free_without_end_takes_no_work_of_the_gateway(
-    begins: bytes, goes_on: bytes, why: str
+    tmp_path: Path, begins: bytes, goes_on: bytes, why: str
 ) -> None:
     """The URL may be a stranger's, such as the id of an OAuth client. Each of these responses and pieces takes as much
     work as a whole answer, and meanwhile no call is decided."""
@@ -576,9 +576,14 @@ async def test_a_host_that_sends_what_is_free_without_end_takes_no_work_of_the_g
             while True:
                 await connection.send(goes_on * 100)
 
-    async with RawServer(endless) as server:
-        with pytest.raises(KeySetError, match=why):
-            await fetch(server.url, max_bytes=1_000_000, timeout=PATIENCE)
+    write_certificate(tmp_path)
+    own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    own.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    trusting = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+    for tls in (None, own):
+        async with RawServer(endless, tls=tls) as server:
+            with pytest.raises(KeySetError, match=why):
+                await fetch(server.url, max_bytes=1_000_000, timeout=PATIENCE, context=trusting)
 
 
 @pytest.mark.holds("net/fetch", "work")
