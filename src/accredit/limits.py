@@ -94,6 +94,10 @@ BUSY_RETRY_SECONDS = 1
 
 # --- the upstream HTTP client -----------------------------------------------------------------------
 
+MAX_INTERIM_ANSWERS = 8
+"""How many answers with a status below 200 may come before the real one. One or two are usual (100, 103). All else that
+is fetched has the same bound."""
+
 CONNECT_SECONDS = 10.0
 """The time to resolve the upstream's name, connect to one of its addresses and finish TLS. A reachable peer needs well
 under a second; most of a call's own timeout, perhaps a minute, should be left for its answer."""

@@ -18,8 +18,9 @@ from tests.world.raw_client import CutOff, RawClient
 from tests.world.raw_server import PATIENCE, Connection, RawServer
 
 from accredit.app.http11 import MAX_REQUEST_HEAD_BYTES
-from accredit.gateway.upstream.http.parsing import MAX_HEAD_BYTES, MAX_INTERIM_ANSWERS
+from accredit.gateway.upstream.http.parsing import MAX_HEAD_BYTES
 from accredit.jsonrpc.methods import Era
+from accredit.limits import MAX_INTERIM_ANSWERS
 
 pytestmark = pytest.mark.slow
 

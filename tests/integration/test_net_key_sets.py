@@ -16,8 +16,18 @@ from tests.world.running import run
 from tests.world.virtual_time import Clock
 
 from accredit.errors import ConfigurationError, KeySetError, KeysUnavailable
+from accredit.limits import MAX_INTERIM_ANSWERS
 from accredit.net import IssuerKeys
-from accredit.net.fetch import MAX_KEYS_REDIRECTS, MAX_LOOK_UPS, check_url, fetch, public_address, trust
+from accredit.net.fetch import (
+    MAX_KEYS_REDIRECTS,
+    MAX_LOOK_UPS,
+    check_url,
+    fetch,
+    plain_client,
+    public_address,
+    read_body,
+    trust,
+)
 from accredit.net.key_sets import KEYS_FRESH_SECONDS, KEYS_REFETCH_SECONDS, KEYS_RETRY_SECONDS, KEYS_STALE_SECONDS
 from accredit.tokens import Issuer, TokenVerifier, VerifiedToken, read_key_set
 
@@ -535,3 +545,64 @@ def test_the_environment_makes_no_certificate_trusted(tmp_path: Path, monkeypatc
         run(main())
     finally:
         trust.cache_clear()  # what was made with this environment is nobody else's
+
+
+INTERIM = b"HTTP/1.1 100 \r\n\r\n"
+EARLY_HINTS = b"HTTP/1.1 103 Early Hints\n\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.holds("net/fetch", "work")
+@pytest.mark.parametrize(
+    ("begins", "goes_on", "why"),
+    [
+        (b"", INTERIM, "too many interim responses"),
+        (b"", EARLY_HINTS, "too many interim responses"),
+        (b"HTTP/1.1 200 OK\r\n", b"a:b\r\n", "too large heads"),
+        (b"HTTP/1.1 100 \r\n" + b"a:b\r\n" * 6_000 + b"\r\nHTTP/1.1 200 OK\r\n", b"a:b\r\n" * 6, "too large heads"),
+        (CHUNKED, b"1\r\n \r\n", "too many short pieces"),
+    ],
+)
+async def test_a_host_that_sends_what_is_free_without_end_takes_no_work_of_the_gateway(
+    tmp_path: Path, begins: bytes, goes_on: bytes, why: str
+) -> None:
+    """The URL may be a stranger's, such as the id of an OAuth client. Each of these responses and pieces takes as much
+    work as a whole answer, and meanwhile no call is decided."""
+
+    async def endless(connection: Connection) -> None:
+        await connection.head()
+        with contextlib.suppress(OSError):
+            await connection.send(begins)
+            while True:
+                await connection.send(goes_on * 100)
+
+    write_certificate(tmp_path)
+    own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    own.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    trusting = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+    for tls in (None, own):
+        async with RawServer(endless, tls=tls) as server:
+            with pytest.raises(KeySetError, match=why):
+                await fetch(server.url, max_bytes=1_000_000, timeout=PATIENCE, context=trusting)
+
+
+@pytest.mark.holds("net/fetch", "work")
+@pytest.mark.parametrize("size", [1, 7, 1_000])
+async def test_each_answer_on_a_connection_may_have_interim_responses_before_it__and_text_like_them_in_it(
+    size: int,
+) -> None:
+    """However the network cuts it."""
+    whole = b"x\n\n" + INTERIM * 10
+
+    async def answers(connection: Connection) -> None:
+        while await connection.request():
+            head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(whole)
+            text = INTERIM * MAX_INTERIM_ANSWERS + head + whole
+            for start in range(0, len(text), size):
+                await connection.send(text[start : start + size])
+
+    async with RawServer(answers) as server, plain_client() as client:
+        for _ in range(3):
+            async with client.stream("GET", server.url) as response:
+                assert await read_body(response, 1_000) == whole
+        assert server.accepted == 1

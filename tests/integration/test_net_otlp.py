@@ -169,7 +169,6 @@ async def test_an_answer_without_an_end_is_not_read_to_its_end() -> None:
         await collector.aclose()
 
 
-@pytest.mark.slow
 @pytest.mark.holds("net/otlp", "bounds")
 @pytest.mark.parametrize("interim", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n"])
 async def test_a_collector_that_only_ever_begins_to_answer_does_not_keep_the_processor_busy(interim: bytes) -> None:
@@ -180,7 +179,7 @@ async def test_a_collector_that_only_ever_begins_to_answer_does_not_keep_the_pro
 
     async with RawServer(hostile(endless)) as server:
         collector = Collector(server.url)
-        with pytest.raises(CollectorError, match="too much work for one answer") as refused:
+        with pytest.raises(CollectorError, match="RemoteProtocolError") as refused:
             await collector.send("/v1/traces", b"x", 60)
         await collector.aclose()
     assert refused.value.passing  # asked less and less often, then

@@ -1,4 +1,4 @@
-"""Fetching a key set over HTTP, bounded. I/O: the network.
+"""Fetching a key set over HTTP, bounded, and the client for all that is fetched like it. I/O: the network.
 
 The URL is configured, or an issuer's metadata named it. Nobody on the way may change what is fetched, or make the fetch
 cost more than intended:
@@ -12,15 +12,19 @@ cost more than intended:
   their own: a stranger's slow name server delays nothing else.
 - [response] The status must be 200, without a content coding, and the body at most `max_bytes`, all within one time
   limit.
+- [work] At most `MAX_INTERIM_ANSWERS` come before an answer, all heads together have at most `MAX_FETCHED_HEAD_BYTES`,
+  and at most `MAX_SHORT_PIECES` of the body are short. All of these are free to send without end, each takes work of
+  the thread in which calls are decided, and some URLs are strangers'.
 
 The callers check the content of the body.
 """
 
 import asyncio
+import re
 import socket
 import ssl
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
@@ -29,11 +33,23 @@ import httpx2
 
 from accredit.base.addresses import is_loopback_host, is_public_address
 from accredit.errors import ConfigurationError, KeySetError
-from accredit.limits import MAX_QUOTED
+from accredit.limits import MAX_INTERIM_ANSWERS, MAX_QUOTED
 
 MAX_KEYS_REDIRECTS = 3
 """How many redirects one fetch follows, all within one origin."""
 
+
+MAX_FETCHED_HEAD_BYTES = 32_768
+"""The most bytes of an answer's head, with those of the interim responses before it. Servers' own have a few hundred,
+and some kilobytes where a policy for browsers is in them."""
+MAX_SHORT_PIECES = 256
+"""How many pieces of a body may be shorter than `SHORT_PIECE_BYTES`. Each takes as much work as a long one."""
+SHORT_PIECE_BYTES = 64
+"""The length from which a piece of a body is not short. Servers send kilobytes in a chunk, and networks in a packet."""
+
+_END_OF_HEAD = re.compile(rb"\n\r?\n")  # as h11, beneath httpx2, finds it
+_INTERIM = re.compile(rb"HTTP/[0-9]\.[0-9] 1")
+_OPENED = ("connection.connect_tcp.complete", "connection.start_tls.complete")
 
 JSON_HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "accredit"}
 """The headers of a request for JSON."""
@@ -134,20 +150,80 @@ async def _body(response: httpx2.Response, max_bytes: int) -> bytes:
     return body
 
 
-def plain_client(context: ssl.SSLContext | None = None, **options: Any) -> httpx2.AsyncClient:
-    """Return a client that takes nothing from the environment, and follows no redirects. `context` has the certificates
-    to trust (None: those of `trust`)."""
-    return httpx2.AsyncClient(verify=context or trust(), trust_env=False, follow_redirects=False, **options)
+def plain_client(
+    context: ssl.SSLContext | None = None, transport: httpx2.AsyncBaseTransport | None = None, **options: Any
+) -> httpx2.AsyncClient:
+    """Return a client that takes nothing from the environment, follows no redirects, and does little work for answers
+    ([work]). `context` has the certificates to trust (None: those of `trust`)."""
+    transport = transport or _Transport(verify=context or trust(), trust_env=False)
+    return httpx2.AsyncClient(transport=transport, trust_env=False, follow_redirects=False, **options)
 
 
 async def read_body(response: httpx2.Response, max_bytes: int) -> bytes | None:
-    """Return a body as it was sent; None if it is longer. Raises `NETWORK_ERRORS`."""
-    body = bytearray()
+    """Return a body as it was sent; None if it is longer. Raises `NETWORK_ERRORS`, also for too many short pieces
+    ([work])."""
+    body, short = bytearray(), 0
     async for chunk in response.aiter_raw():
         body += chunk
+        short += len(chunk) < SHORT_PIECE_BYTES
         if len(body) > max_bytes:
             return None
+        if short > MAX_SHORT_PIECES:
+            raise httpx2.RemoteProtocolError("a body in too many short pieces")
     return bytes(body)
+
+
+class _Transport(httpx2.AsyncHTTPTransport):
+    """Has each connection's answers read by `_Heads`."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        request.extensions = {**request.extensions, "trace": _on_event}
+        return await super().handle_async_request(request)
+
+
+async def _on_event(event: str, info: Mapping[str, Any]) -> None:
+    if event in _OPENED:
+        stream = info["return_value"]
+        heads = _Heads(stream)
+        stream.read, stream.write = heads.read, heads.write
+
+
+class _Heads:
+    """Bounds the heads that come on a connection after each request ([work])."""
+
+    def __init__(self, stream: Any) -> None:
+        self._read, self._write = stream.read, stream.write
+        self._begin()
+
+    async def write(self, data: bytes, timeout: float | None = None) -> None:
+        """Write a part of a request. What is read from now on is its answer."""
+        self._begin()
+        await self._write(data, timeout)
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Return the next bytes. Raises `httpx2.RemoteProtocolError` for too many interim responses, or too large
+        heads."""
+        data: bytes = await self._read(max_bytes, timeout)
+        if self._in_heads:
+            self._heads += data
+            self._look()
+        return data
+
+    def _begin(self) -> None:
+        self._heads = bytearray()
+        self._interim = self._whole = 0
+        self._in_heads = True
+
+    def _look(self) -> None:
+        while self._in_heads and (end := _END_OF_HEAD.search(self._heads, self._whole)) is not None:
+            self._in_heads = _INTERIM.match(self._heads, self._whole) is not None
+            self._interim += self._in_heads
+            self._whole = end.end()
+        size = len(self._heads) if self._in_heads else self._whole
+        if self._interim > MAX_INTERIM_ANSWERS or size > MAX_FETCHED_HEAD_BYTES:
+            raise httpx2.RemoteProtocolError("too many interim responses, or too large heads")
+        if not self._in_heads:
+            self._heads = bytearray()
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:

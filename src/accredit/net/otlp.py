@@ -2,9 +2,8 @@
 
 - [environment] No proxy, credential or certificate is taken from the environment, and no redirect is followed. No
   cookie is kept: nothing from the collector is stored, or sent back.
-- [bounds] One request is sent at a time, with a time limit. There is also a limit on the CPU time that its response
-  takes: an endless head (such as repeated 100 Continue) must not starve calls. At most `MAX_COLLECTOR_BYTES` of the
-  response's body are read.
+- [bounds] One request is sent at a time, with a time limit. Its response takes little work: an endless head (such as
+  repeated 100 Continue) must not starve calls (`fetch`, [work]). At most `MAX_COLLECTOR_BYTES` of its body are read.
 - [status] A success status means that the message was accepted, whatever follows it. Sending is repeated only for what
   OTLP 1.x names ("OTLP/HTTP Response", "Failures"): 429, 502, 503, 504, and no response. `Retry-After` is honoured, up
   to `MAX_RETRY_AFTER_SECONDS`.
@@ -14,7 +13,6 @@
 import asyncio
 from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar
-from time import thread_time
 from typing import Any
 
 import httpx2
@@ -25,9 +23,6 @@ from accredit.net.fetch import NETWORK_ERRORS, plain_client, read_body
 
 MAX_COLLECTOR_BYTES = 65_536
 """How many bytes of a collector's answer are read. It only says how many records were rejected, and why."""
-COLLECTOR_WORK_SECONDS = 1.0
-"""How much processor time, in seconds, the sending thread may take for one message and its answer. A megabyte over TLS
-takes some 10 ms; the first message also loads modules. While this thread computes, calls must wait."""
 MAX_RETRY_AFTER_SECONDS = 300.0
 """The longest pause, in seconds, that a collector can ask for (`Retry-After`). If it asks for a year, we try again
 after this time."""
@@ -49,24 +44,21 @@ class Collector:
     async def send(self, path: str, body: bytes, timeout: float) -> bytes:
         """Send a message within `timeout` seconds. Return the body of a success; b"" if that is unreadable. Raises
         `CollectorError` if the message may not have been accepted."""
-        was_taken, watching = False, None
+        was_taken = False
         try:
-            async with asyncio.timeout(timeout) as limit:
-                watching = asyncio.create_task(_end_when_busy(limit))
-                async with self._client.stream("POST", self._url + path, content=body) as answer:
-                    was_taken, status = answer.is_success, answer.status_code
-                    if not was_taken:
-                        wait = _wait(answer.headers.get("retry-after", ""))
-                        raise CollectorError(f"status {status}", passing=status in _PASSING, wait=wait)
-                    return await _message(answer)
+            async with (
+                asyncio.timeout(timeout),
+                self._client.stream("POST", self._url + path, content=body) as answer,
+            ):
+                was_taken, status = answer.is_success, answer.status_code
+                if not was_taken:
+                    wait = _wait(answer.headers.get("retry-after", ""))
+                    raise CollectorError(f"status {status}", passing=status in _PASSING, wait=wait)
+                return await _message(answer)
         except TimeoutError:
-            is_busy = watching is not None and watching.done()
-            problem = "too much work for one answer" if is_busy else f"no answer within {timeout:g} s"
+            problem = f"no answer within {timeout:g} s"
         except NETWORK_ERRORS as error:
             problem = type(error).__name__
-        finally:
-            if watching is not None:
-                watching.cancel()
         if was_taken:
             return b""
         raise CollectorError(problem)
@@ -79,15 +71,6 @@ class Collector:
 class _NoCookies(CookieJar):
     def extract_cookies(self, response: Any, request: Any) -> None:
         """Store no cookie."""
-
-
-async def _end_when_busy(limit: asyncio.Timeout) -> None:
-    began = thread_time()
-    while True:
-        await asyncio.sleep(COLLECTOR_WORK_SECONDS / 4)
-        if thread_time() - began >= COLLECTOR_WORK_SECONDS:
-            limit.reschedule(asyncio.get_running_loop().time())
-            return
 
 
 async def _message(answer: httpx2.Response) -> bytes:

@@ -24,7 +24,7 @@ from urllib.parse import quote_plus, urlencode
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from accredit.errors import AccessTokenError
+from accredit.errors import AccessTokenError, InvalidToken
 from accredit.limits import MAX_TOKEN_BYTES
 from accredit.tokens.claims import NOT_JSON, VerifiedToken, take_apart
 
@@ -189,6 +189,9 @@ def exchangeable(token: VerifiedToken, text: str, key: bytes) -> ExchangeableTok
 
 def subject_key(text: str) -> bytes:
     """Return a verified token's `SubjectToken.key`. Raises `InvalidToken`."""
-    claims = _read_claims(take_apart(text).claims)
+    try:
+        claims = _read_claims(take_apart(text).claims)
+    except NOT_JSON:  # such as for claims that nest almost too deep: they were verified when there was more room
+        raise InvalidToken("the claims can't be read") from None
     said = {name: value for name, value in claims.items() if name not in _OF_ONE_TOKEN}
     return hashlib.sha256(msgspec.json.encode(said, order="sorted")).digest()

@@ -79,18 +79,18 @@ class Gateway:
         settings = OAuthSettings("https://mcp.example.com", "mail", IssuerKey(None).private, consent="idp", idp=idp)
         self.consent = LoginConsent(settings, idp, people, Flows(settings, self.door, RING), self.store, Known())
 
-    async def log_in(self) -> Login:
+    async def log_in(self, *scopes: str, name: bytes = b"l") -> Login:
         """A login that has begun, with the provider's first token."""
         now = unix_seconds()
         grant = await self.door.begin(
             CLIENT, "ada", RESOURCE, secrets.token_bytes(2 * SEED_BYTES), ends=now + 900, now=now
         )
         known = {"login": "token 0", "checked": now - 9, "provider": "https://idp.example", "chain": b"[]"}
-        code = AuthorizationCode(CLIENT, "http://127.0.0.1:1/", "c", RESOURCE, ("email:read",))
+        code = AuthorizationCode(CLIENT, "http://127.0.0.1:1/", "c", RESOURCE, scopes or ("email:read",))
         kept = await self.door.approve(
-            grant, lambda one: replace(one, **known), b"c" * 32, code, ends=now + 60, now=now
+            grant, lambda one: replace(one, **known), name * 32, code, ends=now + 60, now=now
         )
-        login = await self.door.redeem(b"c" * 32, lambda _: True, login=b"l" * 32, token=b"t" * 32, now=now)
+        login = await self.door.redeem(name * 32, lambda _: True, login=name * 32, token=name * 32, now=now)
         assert kept
         assert isinstance(login, Login)
         return login
@@ -172,3 +172,25 @@ async def test_over_two_gateways_the_provider_s_newest_token_is_kept__or_the_log
                     await task
                 assert caught.value.error == "invalid_grant"
             assert await other.grant(login) is None
+
+
+async def test_who_has_left_a_group_keeps_no_login_of_it_by_a_smaller_one_that_another_gateway_renews(
+    tmp_path: Path,
+) -> None:
+    """An app has two logins of a person, one with more scopes, and renews both at once, at two gateways. The provider
+    takes the refresh token once, for the smaller login. The other one must not pass by that: nobody has seen that the
+    person's groups still give its scopes."""
+    async with gateways(tmp_path) as (people, one, other):
+        larger, smaller = await one.log_in("email:read", "email:send"), await one.log_in("email:read", name=b"m")
+        first = asyncio.create_task(one.consent.check_again(smaller))
+        await people.is_asked.wait()
+        people.is_asked.clear()
+        second = asyncio.create_task(other.consent.check_again(larger))
+        await people.is_asked.wait()
+        people.may_answer.set()
+        await first
+        people.may_refuse.set()
+        with pytest.raises(OAuthError, match="its groups no longer give"):
+            await second
+        assert people.came == ["token 0", "token 0", "token 1"]
+        assert await other.grant(larger) is None

@@ -1,13 +1,15 @@
 """What the gateway asks an authorization server for, and which answers it takes for a token."""
 
 import json
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
 from tests.world.issuer import IssuerKey, claims
 
-from accredit.errors import AccessTokenError
+from accredit.canonical import encode_base64url
+from accredit.errors import AccessTokenError, InvalidToken
 from accredit.limits import MAX_TOKEN_BYTES
 from accredit.tokens import (
     AccessGrant,
@@ -149,3 +151,14 @@ def test_tokens_that_say_the_same_have_one_key_and_any_other_claim_another_one()
     assert of() == of(jti="other", iat=1, exp=2, nbf=3) == of(jti=None)
     others = [of(sub="b"), of(iss="b"), of(scope="x"), of(scope="y"), of(tenant="b"), of(act={"sub": "b"}), of(aud="b")]
     assert len({of(), *others}) == len(others) + 1
+
+
+@pytest.mark.parametrize("nested", ["[" * 4_000 + "]" * 4_000, "x"])
+def test_claims_that_can_t_be_read_refuse_the_token_and_fail_nothing_else(nested: str) -> None:
+    """A token may have been verified where there was more room to read what nests, for another server, and is
+    remembered."""
+    header, claims_text = (
+        encode_base64url(part.encode()).decode() for part in ('{"alg":"ES256"}', f'{{"x":{nested}}}')
+    )
+    with pytest.raises(InvalidToken) if nested == "x" else suppress(InvalidToken):
+        subject_key(f"{header}.{claims_text}.AAAA")

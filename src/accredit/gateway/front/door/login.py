@@ -193,7 +193,10 @@ class LoginConsent:
                 raise
             since = await door.change(grant, lambda one: one, now=now)
             if since is not None and since.checked > grant.checked:
-                return  # another gateway has read them meanwhile. A new login alone has not
+                # Another gateway has read them meanwhile, perhaps for a login with fewer scopes than this one. A new
+                # login alone has not.
+                await self._read_groups(login)
+                return
             await door.end_grant(grant)
             raise
         if person.subject != grant.subject or not {*login.scopes} <= self._given(person.groups):

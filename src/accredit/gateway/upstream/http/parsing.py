@@ -27,7 +27,7 @@ from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.headers import SESSION_HEADER, HeadText, RawHeaders, fold
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, MediaType, answer_type
 from accredit.jsonrpc.era import VERSION_HEADER
-from accredit.limits import MAX_HEADERS, MAX_REMEMBERED_HEAD_BYTES, MAX_SESSION_ID_BYTES
+from accredit.limits import MAX_HEADERS, MAX_INTERIM_ANSWERS, MAX_REMEMBERED_HEAD_BYTES, MAX_SESSION_ID_BYTES
 
 IDLE_SECONDS = 4.0
 """How long a connection is kept for the next request. Common servers (Node, uvicorn) close after five seconds of
@@ -38,8 +38,6 @@ the date. A lookup takes some 0.1 us for each. Each has at most `MAX_REMEMBERED_
 MAX_HEAD_BYTES = 65_536
 """How many bytes the names and values of an answer's headers may have. Also how many bytes without content an upstream
 may send in a row (an endless status line, chunk extension or trailer). Servers themselves stop at 8 to 64 KiB."""
-MAX_INTERIM_ANSWERS = 8
-"""How many answers with a status below 200 may come before the real one. One or two are usual (100, 103)."""
 MAX_PIECES = 256
 """How many pieces of a body may wait before they are joined. Each piece costs some 50 bytes of its own."""
 WITH_RESULT = frozenset({200, 201, 203})

@@ -11,13 +11,12 @@ from accredit.errors import AnswerError, UpstreamUnavailable
 from accredit.gateway.upstream.http.parsing import (
     IDLE_SECONDS,
     MAX_HEAD_BYTES,
-    MAX_INTERIM_ANSWERS,
     MAX_PIECES,
     AnswerHeads,
     Response,
     ResponseParser,
 )
-from accredit.limits import MAX_HEADERS, MAX_REMEMBERED_HEAD_BYTES
+from accredit.limits import MAX_HEADERS, MAX_INTERIM_ANSWERS, MAX_REMEMBERED_HEAD_BYTES
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
