@@ -157,7 +157,7 @@ def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream |
         raise ConfigurationError(f"{place}: neither url nor command is set", f"set {place}.url, or {place}.command")
     raise ConfigurationError(
         "no upstream: there is no MCP server to stand in front of",
-        "give a URL, or a command after --, or [upstream] url or command in accredit.toml",
+        "give a URL, a command after --, or a configuration that names one: --config FILE",
     )
 
 

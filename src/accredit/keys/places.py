@@ -6,7 +6,6 @@ counts as unset. Without `HOME` the user database gives the home folder.
 
 import os
 import pwd
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -72,8 +71,9 @@ def desk_journal(environ: Mapping[str, str]) -> Path:
 
 
 def runtime_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder of sockets. If the system has no such folder for each user, it is the state folder."""
-    runtime = _absolute(environ, "TMPDIR" if sys.platform == "darwin" else "XDG_RUNTIME_DIR")
+    """Return the folder of sockets. If the system has no such folder for each user, as macOS, it is the state folder.
+    A folder that only a variable such as `TMPDIR` names would be hidden from programs that hosts start."""
+    runtime = _absolute(environ, "XDG_RUNTIME_DIR")
     return runtime / OWN_FOLDER if runtime is not None else state_folder(environ)
 
 

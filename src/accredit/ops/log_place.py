@@ -52,11 +52,12 @@ class LogSource(NamedTuple):
 
     def place(self) -> "LogStore":
         """Return the store that holds the log. Raises `ConfigurationError`."""
-        named = self.store
-        url = configuration.store_of(_load(self.config)) if named is None else stores.parse_store_url(named, Path.cwd())
+        loaded = _load(self.config) if self.store is None else None
+        url = stores.parse_store_url(self.store or "", Path.cwd()) if loaded is None else configuration.store_of(loaded)
         if url.lasting is None:
+            no_file = loaded is not None and loaded.file is None  # likely the wrong folder, whose default is memory
             raise ConfigurationError(
-                "a store in memory has no log",
+                "no configuration: there is no accredit.toml here" if no_file else "a store in memory has no log",
                 "name the gateway's store with --store sqlite:///FILE, or its configuration with --config",
             )
         file = url.lasting.file

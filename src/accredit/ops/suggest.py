@@ -55,10 +55,10 @@ def run_suggest(*, since: str | None, config: Path | None, key: Sequence[Path]) 
     """Run `accredit suggest`: print suggestions from a configuration's log; return the exit code. Raises
     `ConfigurationError`."""
     loaded = load(config, os.environ, {})
-    suggester = Suggester(deployment_of(loaded))
+    source = LogSource(config=config)
+    place, suggester = source.place(), Suggester(deployment_of(loaded))
     first = "" if since is None else timestamp(moment("--since", since))
-    source, trusted = LogSource(config=config), public_keys(key, config)
-    place = source.place()
+    trusted = public_keys(key, config)
     progress = Progress("reading the log", unit="entries")
     with as_configuration_errors(), Verifiers(trusted) as examiner, place.open_log() as log, progress:
         prover = Prover(trusted, examiner)

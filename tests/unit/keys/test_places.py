@@ -21,7 +21,7 @@ def test_without_more_they_are_below_the_home_folder() -> None:
 
 
 def test_variables_name_other_folders() -> None:
-    named = {"XDG_CONFIG_HOME": "/c", "XDG_STATE_HOME": "/s", "XDG_RUNTIME_DIR": "/run/user/7", "TMPDIR": "/run/user/7"}
+    named = {"XDG_CONFIG_HOME": "/c", "XDG_STATE_HOME": "/s", "XDG_RUNTIME_DIR": "/run/user/7"}
     assert config_folder(HOME | named) == Path("/c/accredit")
     assert state_folder(HOME | named) == Path("/s/accredit")
     assert desk_socket(HOME | named) == Path("/run/user/7/accredit/desk.sock")
@@ -40,6 +40,14 @@ def test_a_host_that_hands_on_few_variables_does_not_hide_the_desk() -> None:
         assert desk_sockets(HOME | host, 7) == (desk_socket(person), desk_socket(HOME))
     assert desk_sockets(HOME | {"XDG_RUNTIME_DIR": "/elsewhere"}, 7)[0] == Path("/elsewhere/accredit/desk.sock")
     assert desk_sockets(person | {"ACCREDIT_DESK_SOCKET": "/x/d.sock"}, 7) == (Path("/x/d.sock"),)
+
+
+def test_on_macos_the_desk_of_a_terminal_is_where_a_host_that_hands_on_few_variables_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    terminal = HOME | {"TMPDIR": "/var/folders/1x/T/"}
+    assert desk_socket(terminal) in desk_sockets(HOME, 501)
 
 
 @pytest.mark.parametrize("home", ["", ".", "relative"])

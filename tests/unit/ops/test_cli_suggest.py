@@ -298,3 +298,13 @@ def test_without_a_log_there_is_nothing_to_read(folder: Folder, run: Run) -> Non
     done = run("suggest")
     assert done.code == 2
     assert "a store in memory has no log" in done.err
+
+
+@pytest.mark.parametrize("command", [("suggest",), ("log", "list"), ("log", "verify"), ("desk", "--read-only")])
+def test_in_the_wrong_folder_the_missing_configuration_is_named__not_a_store_or_an_id_of_none(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run(*command)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: no configuration: there is no accredit.toml here\n")
