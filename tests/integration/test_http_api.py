@@ -92,7 +92,7 @@ def problem(told: str) -> dict[str, Any]:
 @pytest.mark.holds("gateway/front/api_relay", "whole-body", "headers", "private")
 async def test_what_was_decided_reaches_the_api_byte_for_byte__and_its_answer_comes_back() -> None:
     async with scene() as at:
-        body = b'{"to": "a\\u0062c",  "x":1.0}\r\n\xff'
+        body = b'{"to": "a\\u0062c",  "x":1.0}\r\n'
         status, told = await at.send(
             *("POST", "/messages/a%20b/send?x=%2F&y"),
             *(("Content-Type", "application/json"), ("X-Own", "1"), ("Cookie", "c=1"), ("If-Match", "x")),
@@ -113,6 +113,28 @@ async def test_what_was_decided_reaches_the_api_byte_for_byte__and_its_answer_co
         assert (headers["content-type"], headers["x-own"]) == ("application/json", "1")
         left = {"ratify-proof", "cookie", "if-match", "range", "x-forwarded-for", "accredit-identity", "te"}
         assert not left & headers.keys()
+
+
+@pytest.mark.holds("gateway/front/api_relay", "private")
+async def test_no_shared_cache_is_told_to_keep_an_answer__it_would_give_it_to_who_has_no_proof() -> None:
+    async with scene() as at:
+        at.api.says = (
+            200,
+            {
+                "Cache-Control": "public, s-maxage=60, max-age=5, no-transform",
+                "CDN-Cache-Control": "max-age=60",
+                "Cloudflare-CDN-Cache-Control": "max-age=60",
+                "Surrogate-Control": "max-age=60",
+                "Edge-Control": "max-age=60",
+                "X-Accel-Expires": "60",
+                "ETag": "x",
+            },
+        )
+        _, told = await at.send("GET", "/messages")
+        head = told.lower()
+        assert "cache-control: private, max-age=5, no-transform\r\n" in head
+        assert head.count("-control:") == 1
+        assert ("x-accel-expires" in head, "etag: x" in head) == (False, True)
 
 
 async def test_headers_that_are_named_go_on() -> None:
@@ -180,6 +202,34 @@ async def test_no_spelling_of_a_path_leads_past_the_gateway__whatever_the_api_ma
             assert (read[:2], len(read) <= 3) == (["base", "messages"], True), line
 
 
+OTHER_JSON = (
+    b'{"_method": "DELETE", "a": NaN}',  # Python's reader takes NaN
+    b'\xef\xbb\xbf{"_method": "DELETE"}',  # Node's drops the mark
+    b'{"_method": "DELETE", "a": "\\ud800"}',
+    b'{"_method": "DELETE",}',
+    b"{_method: 'DELETE'}",
+    b"{'_\\x6dethod': 'DELETE'}",
+    '{"_method": "DELETE"}'.encode("utf-16"),  # Python's reader guesses it
+)
+"""JSON that the gateway does not read, and some API does."""
+PARTS = (
+    (True, 'form-data; name="_method"'),
+    (True, 'form-data; name="\\_met\\hod"'),  # Rack drops backslashes
+    (True, 'form-data; name=".method"'),  # PHP makes a _ of it
+    (True, 'form-data; name="x_http_method_override"'),
+    (True, 'form-data;\r\n name=\r\n "_method"'),
+    (True, "form-data; name*=utf-8''%5Fmethod"),
+    (True, 'form-data; name*0="_met"; name*1="hod"'),
+    (True, 'form-data; name="=?utf-8?q?=5Fmethod?="'),
+    (False, "form-data\r\nContent-ID: <_method>"),  # where there is no name, Rack takes this
+    (True, f'form-data; a="{"a" * 4096}"; name="_method"'),
+)
+
+
+def part(head: str) -> bytes:
+    return f"--x\r\nContent-Disposition: {head}\r\n\r\nDELETE\r\n--x--\r\n".encode()
+
+
 @pytest.mark.holds("gateway/admission/api_gate", "override")
 @pytest.mark.parametrize(
     ("kind", "body"),
@@ -191,10 +241,12 @@ async def test_no_spelling_of_a_path_leads_past_the_gateway__whatever_the_api_ma
         ("application/json", b'{"_method": "DELETE"}'),
         ("application/json", b'{"a": 1, "\\u005FMethod": "DELETE"}'),
         ("application/vnd.api+json", b'{"X-HTTP-Method-Override": "DELETE"}'),
-        (
-            "multipart/form-data; boundary=x",
-            b'--x\r\nContent-Disposition: form-data; name="_method"\r\n\r\nDELETE\r\n--x--',
-        ),
+        ("application/x-www-form-urlencoded", b"X_HTTP_Method_Override=DELETE"),
+        ("application/x-www-form-urlencoded; charset=ibm037", "_method=DELETE".encode("cp037")),
+        *(("application/json", each) for each in OTHER_JSON),
+        ("application/json; charset=utf-16", '{"_method": "DELETE"}'.encode("utf-16-le")),
+        ("application/vnd.api+json", b'{"_method": "DELETE", "a": NaN}'),
+        *((f"multipart/{'form-data' if form else 'mixed'}; boundary=x", part(head)) for form, head in PARTS),
     ],
 )
 async def test_a_body_that_names_another_method_is_refused(kind: str, body: bytes) -> None:
@@ -203,10 +255,28 @@ async def test_a_body_that_names_another_method_is_refused(kind: str, body: byte
         assert (await at.send(*sent, scope="email:send", body=body))[0] == 400
         coded = (*sent, ("Content-Encoding", "gzip"))
         assert (await at.send(*coded, scope="email:send", body=gzip.compress(body)))[0] == 415
-        for good in (b"a=_method", b'{"method": "card", "a": {"_method": 1}}'):
-            assert (await at.send(*sent, scope="email:send", body=good))[0] == 200
         twice = (*sent, ("Content-Type", "application/json"))
         assert (await at.send(*twice, scope="email:send", body=b"{}"))[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("application/json; charset=UTF-8", b'{"method": "card", "a": {"_method": 1}}'),
+        ("application/json", b'["_method"]'),
+        ("application/json", b'{"a": NaN}'),
+        ("text/plain", b'{"a": "_method"}'),
+        ("text/xml; charset=utf-16", "<method/>".encode("utf-16")),
+        ("application/x-www-form-urlencoded; charset=utf8", b"a=_method&payment_method=card"),
+        ("multipart/form-data; boundary=x", part('form-data; name="method"')),
+        ("multipart/form-data; boundary=x", part('form-data; name="a"; filename="C:\\a"; filename*=UTF-8\'\'a')),
+        ("multipart/form-data; boundary=x", 100 * part('form-data; name="payment_method"')),
+    ],
+)
+async def test_a_body_that_names_none_goes_on(kind: str, body: bytes) -> None:
+    async with scene() as at:
+        sent = ("POST", "/messages/5/send", ("Content-Type", kind))
+        assert (await at.send(*sent, scope="email:send", body=body))[0] == 200
 
 
 @pytest.mark.holds("gateway/admission/api_gate", "override")
@@ -233,6 +303,24 @@ async def test_a_stranger_s_body_of_blanks_is_searched_in_one_pass__it_held_the_
                 named = start.endswith((b"&", b";", b"+", b"%20")) and status == 400
                 found = await at.raw(f"POST {PATH}/messages/5/send", body=start + name)
                 assert found[0] == (400 if named else 401), (start[:8], name)
+
+
+async def test_no_form_says_what_the_query_has_said__constraints_would_be_held_against_another_amount() -> None:
+    chain = TRUST.chain("payments:send", known=KNOWN, constraints=(MaxAmount(max_amount=10.0, currency="EUR"),))
+    form = part('form-data; name="amount"').replace(b"DELETE", b"50")
+    async with scene() as at:
+        for kind, body, status in (
+            ("application/x-www-form-urlencoded", b"amount=50", 403),
+            ("multipart/form-data; boundary=x", form, 403),
+            ("", b"amount=50", 403),
+            ("application/json", b'{"amount": 50}', 403),
+            ("application/json", b'{"note": 50}', 200),
+            ("text/csv", b"amount;50", 200),
+            ("application/x-www-form-urlencoded", b"", 200),
+        ):
+            headers = (("Content-Type", kind),) if kind else ()
+            sent = await at.send("POST", "/pay?amount=5", *headers, scope="payments:send", chain=chain, body=body)
+            assert (sent[0], kind, body) == (status, kind, body), sent[1]
 
 
 async def test_facts_of_the_body_are_held_against_constraints() -> None:

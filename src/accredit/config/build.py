@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from msgspec import structs
@@ -23,7 +24,7 @@ from accredit.config.identity import build_identity
 from accredit.config.load import Loaded
 from accredit.config.oauth import build_oauth
 from accredit.config.pins import build_pins, read_pinned
-from accredit.config.proofs import build_proofs, build_ratify_http
+from accredit.config.proofs import build_proofs, build_ratify_http, vocabulary_of
 from accredit.config.quotas import build_quotas
 from accredit.config.servers import every_view, view, views
 from accredit.config.sources import variable_text
@@ -46,7 +47,8 @@ def build_settings(
     If `starting`, the gateway is about to serve: then a missing identity key is made.
     """
     one = loaded if server is None else view(loaded, server)
-    built = _settings(one, environ, build_rounds(loaded), workers=workers, starting=starting)
+    shared = _Shared(build_rounds(loaded), vocabulary_of(loaded))
+    built = _settings(one, environ, shared, workers=workers, starting=starting)
     return built if one is loaded else _of_whole(built, policy_digest(loaded))
 
 
@@ -61,15 +63,23 @@ def build_all_settings(
     """Return the settings of each server. If there are several, each has those of its view (`servers`). With
     `gateway.merge`, the settings of all servers merged into one come last.
 
-    All share one set of sealing keys: `own` if given, unless a file with keys is configured. Each record names the
-    whole configuration. A file that several servers use, such as the lock, is read once. Raises `ConfigurationError`.
+    All share one vocabulary, and one set of sealing keys: `own` if given, unless a file with keys is configured. Each
+    record names the whole configuration. A file that several servers use, such as the lock, is read once. Raises
+    `ConfigurationError`.
     """
     with reading_alike():
-        rounds, digest = build_rounds(loaded, own), policy_digest(loaded)
-        built = [_settings(each, environ, rounds, workers=workers, starting=starting) for each in every_view(loaded)]
+        shared, digest = _Shared(build_rounds(loaded, own), vocabulary_of(loaded)), policy_digest(loaded)
+        built = [_settings(each, environ, shared, workers=workers, starting=starting) for each in every_view(loaded)]
         if loaded.config.gateway.merge:
             built.append(build_merged(loaded, built))
         return [_of_whole(each, digest) for each in built]
+
+
+class _Shared(NamedTuple):
+    """What the settings of all servers have in common."""
+
+    rounds: RoundsSettings
+    vocabulary: frozenset[str]
 
 
 def _of_whole(settings: GatewaySettings, digest: str) -> GatewaySettings:
@@ -79,7 +89,7 @@ def _of_whole(settings: GatewaySettings, digest: str) -> GatewaySettings:
 
 
 def _settings(
-    loaded: Loaded, environ: Mapping[str, str], rounds: RoundsSettings, *, workers: int, starting: bool
+    loaded: Loaded, environ: Mapping[str, str], shared: _Shared, *, workers: int, starting: bool
 ) -> GatewaySettings:
     gateway = loaded.config.gateway
     upstream = build_upstream(loaded, environ) if loaded.api is None else build_api(loaded, loaded.api, environ)
@@ -105,11 +115,11 @@ def _settings(
         tells_identity=loaded.config.upstream.identity == "meta",
         identity=build_identity(loaded, upstream, starting=starting),
         enforce=loaded.config.validation.responses == "enforce",
-        proofs=build_proofs(loaded, workers=workers),
+        proofs=build_proofs(loaded, vocabulary=shared.vocabulary, workers=workers),
         records=build_records(loaded),
         tokens=build_tokens(loaded, environ, workers=workers),
         oauth=build_oauth(loaded, environ, starting=starting),
-        rounds=rounds,
+        rounds=shared.rounds,
         quotas=build_quotas(loaded, of_proofs=False, workers=workers),
         pins=build_pins(loaded) if loaded.api is None else None,
         ratify_http=build_ratify_http(loaded),

@@ -4,9 +4,11 @@ Outside loopback, anybody who reads the network can steal a token or proof that 
 unless the operator says (`--insecure`) that something else encrypts.
 """
 
+import ipaddress
+import socket
 import ssl
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -63,10 +65,21 @@ def leads_to(gateway: Gateway, url: str) -> bool:
 
 
 def _is_here(host: str, own: str) -> bool:
-    own = own.strip("[]").lower()
+    own, host = own.strip("[]").lower(), _as_dialed(host)
     if own in ("0.0.0.0", "::"):  # noqa: S104 - compared, not listened on
         return is_loopback_host(host)
     return host == own or ("localhost" in (host, own) and is_loopback_host(host) and is_loopback_host(own))
+
+
+def _as_dialed(host: str) -> str:
+    """Return a host in the spelling of the address that a connection to it has: `127.1` and `::ffff:127.0.0.1` are
+    127.0.0.1, and so is `0.0.0.0`, at which nobody else can be. A name stays as it is: it is not resolved."""
+    with suppress(ValueError):
+        parsed = ipaddress.IPv6Address(host)
+        return str(parsed.ipv4_mapped or (ipaddress.IPv6Address(1) if parsed.is_unspecified else parsed))
+    with suppress(OSError):
+        host = socket.inet_ntoa(socket.inet_aton(host))
+    return "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104 - compared, not listened on
 
 
 def tls_context(gateway: Gateway) -> ssl.SSLContext | None:

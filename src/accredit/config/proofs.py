@@ -38,6 +38,7 @@ from accredit.config.load import Loaded
 from accredit.config.quotas import build_quotas
 from accredit.config.schema import Config, Resource, Tool
 from accredit.config.schema import Registry as RegistryTable
+from accredit.config.servers import every_view
 from accredit.config.store import check_workers_share
 from accredit.errors import ConfigurationError, named_key
 from accredit.gateway.settings import ProofSettings
@@ -51,8 +52,11 @@ if TYPE_CHECKING:
     from accredit.net.registries import Registry
 
 
-def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
-    """Return how calls are decided, or None if proofs are off and the catalog is empty. Raises `ConfigurationError`."""
+def build_proofs(loaded: Loaded, *, vocabulary: frozenset[str] = frozenset(), workers: int = 1) -> ProofSettings | None:
+    """Return how calls are decided, or None if proofs are off and the catalog is empty. Raises `ConfigurationError`.
+
+    `vocabulary` has the scopes of all servers of the gateway (`vocabulary_of`), beside those of this one's catalog.
+    """
     proofs = loaded.config.proofs
     catalog = catalog_of(loaded)
     required, observes = proofs.mode == "required", proofs.mode == "observe"
@@ -77,7 +81,7 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
         server=loaded.server,
         roots=roots,
         catalog=catalog,
-        vocabulary=catalog.vocabulary(),
+        vocabulary=vocabulary | catalog.vocabulary(),
         binding_required=proofs.binding == "required" or loaded.api is not None,
         freshness_seconds=proofs.freshness_seconds,
         challenge_seconds=proofs.challenge_seconds,
@@ -130,6 +134,12 @@ def read_human_key(path: Path, key: str) -> KeyFile:
 def catalog_of(loaded: Loaded) -> Catalog:
     """Return the catalog of a view. Raises `ConfigurationError`."""
     return build_catalog(loaded.config) if loaded.api is None else api_catalog(loaded.api)
+
+
+def vocabulary_of(loaded: Loaded) -> frozenset[str]:
+    """Return the scopes that the catalogs of all servers add to the canonical ones. Each server accepts them all, since
+    one delegation may be for several servers. Raises `ConfigurationError`."""
+    return frozenset[str]().union(*(catalog_of(each).vocabulary() for each in every_view(loaded)))
 
 
 def build_catalog(config: Config) -> Catalog:

@@ -10,7 +10,7 @@ endpoint is at `<gateway.path>/NAME`. So code that expects a configuration of on
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, product
 
 from msgspec.structs import replace as changed
 
@@ -55,7 +55,35 @@ def every_view(loaded: Loaded) -> list[Loaded]:
             "gateway.passthrough is set, and [servers] names several: to which would these paths go?",
             "remove gateway.passthrough",
         )
-    return [_view(loaded, name, server) for name, server in servers.items()]
+    found = [_view(loaded, name, server) for name, server in servers.items()]
+    _check_apart(found, loaded)
+    return found
+
+
+def _check_apart(found: list[Loaded], loaded: Loaded) -> None:
+    """Refuse an HTTP API or agent that would get the requests of another server, or those that the gateway itself
+    answers. Raises `ConfigurationError`."""
+    config = loaded.config
+    paths = {f"servers.{each.server}": each.config.gateway.path for each in found if _is_served(each)}
+    if config.gateway.merge:
+        paths["gateway"] = config.gateway.path
+    if config.ratify_http.enabled and config.ratify_http.listener == "public":
+        paths["ratify_http"] = AUTHORIZE_PATH.removesuffix("/authorize/")
+    if config.oauth.enabled:
+        paths["oauth"] = "/oauth"
+    below = (each for each in found if each.api is not None and each.api.protocol in _BEHIND)
+    for one, (place, path) in product(below, paths.items()):
+        own = one.config.gateway.path.rstrip("/")
+        if place != f"servers.{one.server}" and f"{path.rstrip('/')}/".startswith(f"{own}/"):
+            raise ConfigurationError(
+                f"servers.{one.server}.path {own} covers {path}, where {place} is served",
+                "give each a path that is not below another's",
+            )
+
+
+def _is_served(each: Loaded) -> bool:
+    """Return whether requests to a view's server come to the gateway's own listener."""
+    return each.api is None or each.api.protocol in _BEHIND
 
 
 def endpoints(loaded: Loaded) -> list[str]:
@@ -63,7 +91,7 @@ def endpoints(loaded: Loaded) -> list[str]:
     are merged or there is one alone, that of the gateway. Raises `ConfigurationError`."""
     gateway, servers = loaded.config.gateway, loaded.config.servers.by_name
     whole = [url_here(gateway)] if servers and gateway.merge else []
-    own = [each for each in every_view(loaded) if each.api is None or each.api.protocol in _BEHIND]
+    own = [each for each in every_view(loaded) if _is_served(each)]
     return [*whole, *(url_here(each.config.gateway) for each in own)]
 
 

@@ -177,6 +177,15 @@ def _bootstrap(
             f'add [[tokens.issuers]] issuer = "{table.issuer}", public_key_file = "{table.key_file}.pub"',
         )
     path = Path(table.secret_file)
+    if not path.parent.is_dir():
+        raise ConfigurationError(
+            f"tokens.bootstrap.secret_file: there is no folder {path.parent}", "make it, or name another file"
+        )
+    if path in (Path(table.key_file), loaded.file):
+        raise ConfigurationError(
+            f"tokens.bootstrap.secret_file: the secret would be written over {path}, which is needed",
+            "name a file of its own",
+        )
 
     def used() -> None:
         with contextlib.suppress(OSError):

@@ -97,10 +97,17 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OWN_HEADERS = frozenset(
     {
         "connection",
+        "content-encoding",
         "content-length",
+        "content-type",
         "expect",
         "host",
         "keep-alive",
+        "last-event-id",
+        "mcp-method",
+        "mcp-name",
+        "mcp-protocol-version",
+        "mcp-session-id",
         "proxy-connection",
         "te",
         "trailer",
@@ -108,8 +115,8 @@ _OWN_HEADERS = frozenset(
         "upgrade",
     }
 )
-"""Headers that frame or route a message. The gateway sets them itself: otherwise the server could read another message
-than the gateway did."""
+"""Headers that frame or route a message, or say how it is read. The gateway sets them itself: otherwise the server
+could read another message than the gateway did."""
 
 
 def _url(value: str) -> None:
@@ -260,7 +267,8 @@ def _headers(value: dict[str, str | HeaderFrom]) -> None:
     for name, text in value.items():
         if not _TOKEN.fullmatch(name):
             raise ValueError("should hold header names")
-        if name.lower() in _OWN_HEADERS:
+        read = name.lower().replace("_", "-")  # as CGI and PHP do
+        if read in _OWN_HEADERS or read.startswith("mcp-param-"):
             raise ValueError(f"should not hold {name}, which the gateway sets itself")
         if isinstance(text, str):
             check_header_text(text)

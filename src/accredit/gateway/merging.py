@@ -60,7 +60,7 @@ def _proofs(servers: Sequence[GatewaySettings], gateway_id: str) -> ProofSetting
         verifier_id=id,
         server="",
         catalog=catalog,
-        vocabulary=catalog.vocabulary(),
+        vocabulary=catalog.vocabulary().union(*(each.proofs.policy.vocabulary for each in servers if each.proofs)),
         quotas=structs.replace(found.policy.quotas, server="", merged=frozenset(catalogs)),
     )
     return replace(found, policy=policy)

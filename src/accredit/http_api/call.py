@@ -92,14 +92,16 @@ def http_call(
     body: bytes = b"",
     *,
     json_body: bool = False,
+    maybe_form: bool = False,
     prefix: str = "",
 ) -> HttpCall:
     """Return a request as a call. `proofs` are the values of its proof headers. `match` is its route, and `entry` what
     the catalog requires for that; both are None if the configuration has no such route. `json_body` says that the body
-    is declared as JSON and as nothing else. `prefix` preceded the target in the path that was sent."""
+    is declared as JSON and as nothing else, `maybe_form` that the API may read it as a form. `prefix` preceded the
+    target in the path that was sent."""
     facts = {}
     if match is not None and entry is not None:
-        facts = arguments(entry.facts, match, target.query, body if json_body else None)
+        facts = arguments(entry.facts, match, target.query, body if json_body else None, maybe_form=maybe_form)
     return HttpCall(
         method=method,
         target=match.route if match is not None else "",

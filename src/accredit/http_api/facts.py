@@ -8,12 +8,14 @@ A value that two readers could read differently is left out, and a constraint on
   object have the same name, whatever the case, and no integer is beyond 2^53-1.
 - [query] A key has a value only if no other key could be taken for it. A query with `;`, which some readers take for
   `&`, has no values. A value with `+` is left out, since that may mean a blank.
+- [either] What the query and a JSON body both name has no value: frameworks that merge the two differ in which counts.
+  Beside a body that may be a form, or JSON that can't be read, a query has no values.
 - [numbers] A number in a path or a query is a plain decimal: no exponent, no leading zero, no sign but `-`.
 """
 
 import re
 from collections.abc import Collection, Mapping
-from contextlib import suppress
+from typing import cast
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -59,18 +61,38 @@ def source_fault(sources: Mapping[str, object], parameters: Collection[str]) -> 
     return None
 
 
-def arguments(facts: Facts, match: RouteMatch, query: str, body: bytes | None) -> dict[str, object]:
+def arguments(
+    facts: Facts, match: RouteMatch, query: str, body: bytes | None, *, maybe_form: bool = False
+) -> dict[str, object]:
     """Return the object from which the facts of a request are taken. `body` is None unless the request declares it as
-    JSON."""
+    JSON. `maybe_form` says that there is another body, and that the API may read it as a form."""
     wanted = facts.arguments
     if not wanted:
         return {}
-    texts = {"path": match.parameters, "query": _query(query) if wanted - {"path", "body"} else {}}
-    found: dict[str, object] = {**texts, "numbers": {kind: _numbers(values) for kind, values in texts.items()}}
-    if "body" in wanted and body is not None:
-        with suppress(FrameError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            found["body"] = _json(body)
-    return found
+    found: dict[str, object] = {}
+    values, in_body = ({} if maybe_form else _query(query)) if wanted - {"path", "body"} else {}, frozenset[str]()
+    if body and (values or "body" in wanted):
+        try:
+            value = _json(body)
+        except (FrameError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            values = {}
+        else:
+            found["body"], in_body = _apart(value, query)
+    values = {key: value for key, value in values.items() if fold_key(key) not in in_body}
+    texts = {"path": match.parameters, "query": values}
+    return {**found, **texts, "numbers": {kind: _numbers(each) for kind, each in texts.items()}}
+
+
+def _apart(value: object, query: str) -> tuple[object, frozenset[str]]:
+    """Return a body's value without the members that the query names, too, and the folded names of all members
+    ([either])."""
+    if not isinstance(value, dict):
+        return value, frozenset()
+    members = {name: fold_key(name) for name in cast("dict[str, object]", value)}
+    keys = decoded_keys(query.replace(";", "&"))
+    in_query = {folded for _, folded in keys} if keys is not None else set(members.values())
+    left = {name: each for name, each in cast("dict[str, object]", value).items() if members[name] not in in_query}
+    return left, frozenset(members.values())
 
 
 def decoded_keys(query: str) -> list[tuple[str, str]] | None:

@@ -24,6 +24,7 @@ from accredit.config import (
     build_rounds,
     build_tokens,
     check_exposure,
+    check_no_loop,
     gateway_id,
     json_schema,
     list_settings,
@@ -145,6 +146,7 @@ def _build_everything(loaded: Loaded, *, has_upstream: bool) -> bool:
             return None
 
     built = attempt(lambda: build_all_settings(loaded, os.environ)) if has_upstream else None
+    attempt(lambda: check_no_loop(loaded.config.gateway, built or ()))
     proofs = built[0].proofs if built else attempt(lambda: build_proofs(loaded))
     for build in (build_records, build_rounds, partial(build_tokens, environ=os.environ)):
         attempt(partial(build, loaded))

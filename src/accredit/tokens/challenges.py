@@ -14,13 +14,13 @@ _WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 def challenge(error: TokenError, metadata_url: str) -> str:
     """Return the value of `WWW-Authenticate`. For a request without a token it names no error (RFC 6750 section
-    3.1)."""
-    parameters = {"resource_metadata": metadata_url}
+    3.1). `metadata_url` is "" if no metadata is served, as for HTTP APIs and agents: then it is left out."""
+    parameters = {"resource_metadata": metadata_url} if metadata_url else {}
     if not isinstance(error, MissingToken):
         parameters |= {"error": error.error, "error_description": error.detail}
     if isinstance(error, InsufficientScope) and error.scopes:
         parameters["scope"] = " ".join(error.scopes)
-    return "Bearer " + ", ".join(f"{name}={_quote(value)}" for name, value in parameters.items())
+    return f"Bearer {', '.join(f'{name}={_quote(value)}' for name, value in parameters.items())}".rstrip()
 
 
 def metadata_url(resource: str) -> str:

@@ -135,11 +135,29 @@ def test_what_is_wrong_of_an_api_behind_the_gateway_is_named(tmp_path: Path, tex
     assert told in problem(tmp_path, BASE + text)
 
 
-def test_no_path_of_an_api_covers_another_server(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "more", "told"),
+    [
+        ("/api", HTTP + ROUTE, "covers /api/mail, where servers.mail is"),
+        ("/api/mail", HTTP + ROUTE, "covers /api/mail, where servers."),
+        ("/gate", '[servers.mail]\nurl = "http://127.0.0.1:1"\n[gateway]\npath = "/gate"\n', "covers /gate/mail"),
+        ("/v1", '[ratify_http]\nenabled = true\nlistener = "public"\n', "covers /v1/ratify, where ratify_http is"),
+        ("/oauth", '[oauth]\nenabled = true\npublic_url = "http://127.0.0.1"\n', "covers /oauth, where oauth is"),
+    ],
+)
+def test_no_path_of_an_api_covers_another_server_or_what_the_gateway_answers(
+    path: str, more: str, told: str, tmp_path: Path
+) -> None:
+    other = HTTP.replace("servers.mail", "servers.other").replace("/api/mail", path) + ROUTE.replace("mail", "other")
+    base = BASE.replace("[gateway]", more if "[gateway]" in more else "[gateway]", 1)
+    assert told in problem(tmp_path, base + ("" if "[gateway]" in more else more) + other)
+
+
+def test_nor_where_an_application_is_made_of_settings(tmp_path: Path) -> None:
     other = HTTP.replace("servers.mail", "servers.other").replace("/api/mail", "/api") + ROUTE.replace("mail", "other")
-    settings = build_all_settings(load(write(tmp_path, BASE + HTTP + ROUTE + other), {}, {}), {})
+    each = (build_all_settings(load(write(tmp_path, BASE + text), {}, {}), {}) for text in (HTTP + ROUTE, other))
     with pytest.raises(ConfigurationError, match="covers that of another server"):
-        create_app(settings, store=MemoryStore(), revocations=Known())
+        create_app([*next(each), *next(each)], store=MemoryStore(), revocations=Known())
 
 
 def test_an_api_needs_proofs_and_a_listener_at_which_its_proxy_asks(tmp_path: Path) -> None:

@@ -84,6 +84,12 @@ def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path: P
         ("127.0.0.1", "http://127.0.0.2:8484/mcp", False),
         ("127.0.0.1", "http://gate.example:8484/mcp", False),
         ("0.0.0.0", "http://10.0.0.7:8484/mcp", False),
+        *(
+            ("127.0.0.1", f"http://{each}:8484/mcp", True)
+            for each in ("127.1", "0x7f000001", "0.0.0.0", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]")
+        ),
+        ("::1", "http://[::]:8484/mcp", True),
+        ("127.0.0.1", "http://[::1]:8484/mcp", False),
     ],
 )
 def test_a_server_that_is_the_gateway_itself_would_make_one_request_fill_all_of_its_room(

@@ -6,9 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.delegations import NOW
+from tests.world.delegations import DAY, NOW, World
 
-from accredit.config import Loaded, build_all_settings, build_upstream, list_settings, load, policy_digest, read_pinned
+from accredit.config import (
+    Loaded,
+    build_all_settings,
+    build_settings,
+    build_upstream,
+    list_settings,
+    load,
+    policy_digest,
+    read_pinned,
+)
 from accredit.config.load import Origin
 from accredit.config.servers import view
 from accredit.errors import ConfigurationError
@@ -17,6 +26,7 @@ from accredit.keys import make_key, write_key
 from accredit.pins import write_lock
 from accredit.pins.definitions import Definitions, read_definition
 from accredit.policy import Entry
+from accredit.ratify import Grant, issue_delegation, verify_chain
 
 pytestmark = pytest.mark.holds("config/servers")
 
@@ -231,3 +241,47 @@ def test_a_lock_that_changes_meanwhile_is_the_same_for_all_servers(tmp_path: Pat
     pins = [each.pins for each in build_all_settings(loaded(tmp_path, text), Changing(OTHER="x", LATER="y"))]
     assert [set(each.tools) for each in pins if each is not None] == [{"send"}, {"send"}]
     assert lock.read_bytes() == write_lock(dict.fromkeys(names, Definitions({"read": two})))
+
+
+PROVED = """
+[gateway]
+id = "gate"
+merge = true
+[servers.mail]
+url = "http://127.0.0.1:1/mcp"
+[servers.mail.tools.list_inbox]
+scope = "email:read"
+[servers.calendar]
+url = "http://127.0.0.1:2/mcp"
+[servers.calendar.tools.list_inbox]
+scope = "calendar:read"
+[servers.api]
+url = "http://127.0.0.1:3"
+protocol = "http"
+path = "/api"
+[servers.api.routes."GET /files"]
+scope = "archive:read"
+[proofs]
+mode = "required"
+[[proofs.roots]]
+name = "Owner"
+public_key_file = "owner.key.pub"
+"""
+
+
+def test_one_delegation_for_several_servers_is_refused_at_none_for_the_scope_of_another(tmp_path: Path) -> None:
+    world = World()
+    write_key(tmp_path / "owner.key", world.owner)
+    file = tmp_path / "accredit.toml"
+    file.write_text(PROVED)
+    scopes = ("email:read", "calendar:read", "archive:read")
+    grant = Grant(subject=world.agent.public_key, cert_id="c1" * 16, scope=scopes, issued_at=NOW, expires_at=NOW + DAY)
+    chain = (issue_delegation(world.owner.signer(), grant, vocabulary=scopes),)
+
+    loaded = load(file, {}, {})
+    settings = [*build_all_settings(loaded, {}), build_settings(loaded, {}, server="mail")]
+    assert [each.server for each in settings] == ["mail", "calendar", "api", "", "mail"]
+    for each in settings:
+        assert each.proofs is not None
+        judged = verify_chain(chain, now=NOW, vocabulary=each.proofs.policy.vocabulary)
+        assert judged.valid, (each.server, judged.error_reason)

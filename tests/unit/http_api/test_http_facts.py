@@ -63,6 +63,37 @@ def test_a_body_with_two_meanings_has_no_facts(body: bytes | None) -> None:
     assert fact("amount", "body:/amount", "", body) is None
 
 
+@pytest.mark.holds("http_api/facts", "either")
+@pytest.mark.parametrize(
+    ("query", "body", "of_query", "of_body"),
+    [
+        ("n=1", b'{"n":50}', None, None),  # Laravel's input() takes the body, its get() the query
+        ("n=1", b'{"N":50}', None, None),
+        ("N[]=1&m=1", b'{"n":50}', None, None),
+        ("m=1;n=1", b'{"n":50}', None, None),
+        ("%6e=1", b'{"n":50}', None, None),
+        ("n=1", b'{"a":{"n":50}}', 1.0, None),
+        ("m=1", b'{"n":50}', None, 50.0),
+        ("n=1", b'{"m":50}', 1.0, None),
+        ("n=1", b'["n"]', 1.0, None),
+        ("n=1", b'{"n":50', None, None),
+        ("n=1", b'{"m":NaN}', None, None),
+    ],
+)
+def test_what_query_and_body_both_say_is_no_fact__one_is_checked_and_the_other_counts(
+    query: str, body: bytes, of_query: object, of_body: object
+) -> None:
+    assert fact("amount", "query:n", query, body) == of_query
+    assert fact("amount", "body:/n", query, body) == of_body
+
+
+@pytest.mark.holds("http_api/facts", "either")
+def test_beside_what_may_be_a_form_a_query_has_no_facts() -> None:
+    facts = http_facts({"amount": "query:n", "resource_id": "path:id"})
+    assert facts.of(arguments(facts, MATCH, "n=1", None, maybe_form=True)) == {"resource_id": "7"}
+    assert facts.of(arguments(facts, MATCH, "n=1", None)) == {"amount": 1.0, "resource_id": "7"}
+
+
 @pytest.mark.holds("http_api/facts", "query")
 @pytest.mark.parametrize(
     "query",

@@ -139,6 +139,11 @@ def test_a_client_learns_which_scopes_it_lacks() -> None:
     assert "scope=" not in challenge(InsufficientScope("r", "tool"), URL).replace("insufficient_scope", "")
 
 
+def test_where_no_metadata_is_served_a_challenge_names_none() -> None:
+    assert challenge(MissingToken("none"), "") == "Bearer"
+    assert challenge(InvalidToken("r", "why"), "") == 'Bearer error="invalid_token", error_description="why"'
+
+
 def test_what_is_in_a_challenge_can_not_leave_its_quotes() -> None:
     value = challenge(InvalidToken("r", 'a" b\\c\r\nd\xe9'), URL)
     assert 'error_description="a\\" b\\\\c??d?"' in value

@@ -5,9 +5,10 @@ Each request goes through `admit`. It is refused at the first step whose conditi
 - [target] Its target has the only spelling that is accepted (`http_api.targets`), and can't be mistaken for another
   route (400). The gateway's own routes come first (`policy.drill`).
 - [override] No header, no key of the query, no field of a form and no member of a JSON body tells the API to use
-  another method (400): frameworks read `_method`, and the names of the headers, in all of these places. A body with a
-  content coding could not be looked at (415), nor one with more than `objects.MAX_MEMBERS` members (413). Where a proxy
-  asks, no body is seen.
+  another method (400): frameworks read `_method`, and the names of the headers, in all of these places. Nor is there a
+  form or JSON that could name one to a reader who takes other characters or other JSON than this one (400). A body with
+  a content coding could not be looked at (415), nor one with more than `objects.MAX_MEMBERS` members (413). Where a
+  proxy asks, no body is seen.
 - Then come the steps of `call_gate`: its token, the decision, the record.
 """
 
@@ -15,16 +16,17 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
+from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
 
 from accredit.base.steps import Steps
-from accredit.errors import FrameError
+from accredit.errors import FrameError, JsonError
 from accredit.gateway.admission.call_gate import CallGate
 from accredit.gateway.call import Call
 from accredit.gateway.forwarding import values_of
 from accredit.gateway.headers import RawHeaders
-from accredit.gateway.media_types import is_json_request
+from accredit.gateway.media_types import is_json_request, parse_media_type
 from accredit.gateway.turns import in_turns
 from accredit.http_api.call import HttpCall, http_call
 from accredit.http_api.facts import decoded_keys, fold_key
@@ -42,23 +44,37 @@ _PROOF = PROOF_HEADER.lower().encode("ascii")
 
 def _any_spelling(word: str) -> str:
     """Return a pattern for a word of which any character may be encoded."""
-    return "".join(f"(?:{re.escape(char)}|%{ord(char):02x}|%{ord(char.upper()):02x})" for char in word)
+    also = {"-": "|_|%5f"}  # as PHP and CGI do with a header's name
+    return "".join(
+        f"(?:{re.escape(char)}|%{ord(char):02x}|%{ord(char.upper()):02x}{also.get(char, '')})" for char in word
+    )
 
 
 # PHP reads a blank, a dot or a bracket at a name's beginning as the underscore, or as nothing. Runs of blanks are
 # possessive: strangers send these bodies, and two runs that could share their blanks would take quadratic time.
 _NAMES = "|".join([f"(?:_|%5f|\\.|%2e|\\[|%5b){_any_spelling('method')}", *map(_any_spelling, _OVERRIDES)])
 _IN_FORM = re.compile(rf"(?:^|[&;])(?:\+|%20)*+(?:{_NAMES})(?:=|&|;|\[|%5b|$)".encode("ascii"), re.IGNORECASE)
-_IN_PARTS = re.compile(
-    rf"name\*?[ \t]*+=[ \t]*+(?:[\w-]*+'')?[\"']?[ \t]*+(?:_method|{'|'.join(_OVERRIDES)})\b".encode("ascii"),
-    re.IGNORECASE,
-)
+# The heads of a form's parts that may name them, with folded lines. Rack takes a name from `Content-ID`, too.
+_PART_HEAD = re.compile(rb"content-(?:disposition|id)[ \t]*+:((?:[^\r\n]++|\r?\n[ \t]|\r[ \t]){0,32}+)", re.IGNORECASE)
+_LONGEST_PART_HEAD_BYTES = 4_096
+"""The longest head of a part that is looked at: that of a file has its name, of some 255 bytes, twice."""
+_PART_HEADS_AT_ONCE = 64
+"""How many heads are looked at in one step. The longest take some 15 ms together."""
+_IGNORED_IN_PART = re.compile(rb"""[\s\\"'<]+""")
+"""Quotes, blanks and backslashes in the head of a part: readers differ in which of them they drop."""
+_IN_PLAIN = "|".join(_OVERRIDES).replace("-", "[-_]")
+# Names in several pieces, or encoded (`name*`, `name="=?..."`), are for mail. No form needs them.
+_IN_PART = re.compile(rf"(?:[;,]name(?:\*|==\?)|(?:name=|^)(?:[_.[]method|{_IN_PLAIN})\b)".encode("ascii"))
+_STRUCTURED = re.compile(rb"[/+]json|form|multipart", re.IGNORECASE)
+_JSON = re.compile(rb"[/+]json", re.IGNORECASE)
+_LIKE_ASCII = frozenset((b"utf-8", b"utf8", b"us-ascii", b"iso-8859-1", b"windows-1252"))
+"""Charsets in which the names that are looked for have the bytes that they have in ASCII."""
 _BLANKS = re.compile(rb"(?:0|20)?(?:\+|%20)*+")  # also from within an encoded one
 _SEARCHED_BYTES = 131_072
 """How many bytes of a form are searched in one step. The longest search of so many takes some 20 ms."""
 _LONGEST_NAME_BYTES = 128
 """The bytes of the longest name in `_IN_FORM`, with all of its characters encoded, and of what stands around it."""
-_MAY_NAME = re.compile(rb"method|\\u", re.IGNORECASE)
+_MAY_NAME = re.compile(rb"method|\\[^\"\\/bfnrt]", re.IGNORECASE)
 
 
 class ApiRequest(Struct, frozen=True):
@@ -109,6 +125,7 @@ class ApiGate(CallGate):
             asked.values(_PROOF),
             asked.body or b"",
             json_body=json_body,
+            maybe_form=bool(asked.body) and not json_body and _may_have_fields(asked),
             prefix=asked.prefix,
         )
         await self._admit_call(guarded, call, asked.credentials, targets=(guarded.target,))
@@ -127,12 +144,15 @@ def _is_json(asked: ApiRequest) -> bool:
     return len(types) == 1 and is_json_request(types[0]) and not asked.values(b"content-encoding")
 
 
+def _may_have_fields(asked: ApiRequest) -> bool:
+    """Return whether a framework may find fields in a body: it is declared as a form or JSON, or as nothing."""
+    declared = b"".join(asked.values(b"content-type"))
+    return not declared or _STRUCTURED.search(declared) is not None
+
+
 def _check_override(asked: ApiRequest, target: Target) -> Steps[None]:
     """Refuse a request that asks for another method ([override]), in steps. Raises `RequestError`."""
-    keys: Sequence[tuple[str, str]] | None = decoded_keys(target.query)
-    named = keys is None or any(_is_override(folded) for _, folded in keys)
-    if named or _IN_FORM.search(target.query.encode("latin-1")):
-        raise unclear("its query can't be read, or names another method")
+    _check_query(target)
     if any(asked.values(name) for name in _HEADERS):
         raise unclear("a header names another method")
     if len(asked.values(b"content-type")) > 1 or len(asked.values(b"content-encoding")) > 1:
@@ -142,14 +162,29 @@ def _check_override(asked: ApiRequest, target: Target) -> Steps[None]:
         return
     if any(value.lower() != b"identity" for value in asked.values(b"content-encoding")):
         raise unclear("its body is coded, so it may name another method", status=415)
-    if any(_is_override(fold_key(name)) for name in _members(body)):
+    declared = b"".join(asked.values(b"content-type"))
+    if _STRUCTURED.search(declared) and not _is_like_ascii(declared):
+        raise unclear("its body is in another charset, so it may name another method")
+    if any(_is_override(fold_key(name)) for name in _members(body, declared)):
         raise unclear("the body names another method")
     if _is_json(asked):
         return
     if len(body) > _SEARCHED_BYTES:
         yield
-    if (yield from _names_method(body)) or _IN_PARTS.search(body):
+    if (yield from _names_method(body)) or (yield from _names_method_in_part(body)):
         raise unclear("a form names another method")
+
+
+def _check_query(target: Target) -> None:
+    keys: Sequence[tuple[str, str]] | None = decoded_keys(target.query)
+    named = keys is None or any(_is_override(folded) for _, folded in keys)
+    if named or _IN_FORM.search(target.query.encode("latin-1")):
+        raise unclear("its query can't be read, or names another method")
+
+
+def _is_like_ascii(declared: bytes) -> bool:
+    media_type = parse_media_type(declared.rstrip(b" \t;"))
+    return media_type is not None and dict(media_type.parameters).get(b"charset", b"utf-8").lower() in _LIKE_ASCII
 
 
 def _names_method(form: bytes) -> Steps[bool]:
@@ -169,9 +204,25 @@ def _names_method(form: bytes) -> Steps[bool]:
         yield
 
 
-def _members(body: bytes) -> Iterable[str]:
+def _names_method_in_part(form: bytes) -> Steps[bool]:
+    """Return whether a part of a form has such a name, or a head that is too long to be looked at."""
+    for number, head in enumerate(_PART_HEAD.finditer(form), 1):
+        if len(head[1]) > _LONGEST_PART_HEAD_BYTES or head[1].count(b"\n") + head[1].count(b"\r") >= 16:
+            return True
+        if _IN_PART.search(_IGNORED_IN_PART.sub(b"", unquote_to_bytes(head[1])).lower()):
+            return True
+        if number % _PART_HEADS_AT_ONCE == 0:
+            yield
+    return False
+
+
+def _members(body: bytes, declared: bytes) -> Iterable[str]:
     """Return the names of a JSON body's members, if one of them could name a method. The body's type makes no
-    difference: some frameworks take any type for JSON whose name ends so."""
+    difference: some frameworks take any type for JSON whose name ends so. Raises `RequestError` for JSON, as declared,
+    that other readers may be able to read: with NaN, comments or a byte order mark, or in UTF-16."""
+    is_json = _JSON.search(declared) is not None
+    if is_json and b"\0" in body:
+        raise unclear("its body is no JSON in UTF-8, so it may name another method")
     if _MAY_NAME.search(body) is None:
         return ()
     try:
@@ -179,6 +230,8 @@ def _members(body: bytes) -> Iterable[str]:
     except FrameError as error:
         if error.bound:
             raise unclear("its body has too many members to be looked at", status=413) from None
+        if is_json and isinstance(error, JsonError):
+            raise unclear("its body is JSON that not all can read, so it may name another method") from None
         return ()
 
 

@@ -35,6 +35,9 @@ from accredit.policy.drill import is_drill
 
 _SHARED = (b"public", b"s-maxage", b"private")
 _CACHE_CONTROL = b"cache-control"
+_TARGETED = (b"-cache-control", b"surrogate-control", b"edge-control")
+"""How the names of headers end that some shared caches obey instead of `Cache-Control`: `CDN-Cache-Control` (RFC 9213)
+and its like, and two of before that."""
 
 
 class ApiRelay:
@@ -122,9 +125,9 @@ class ApiRelay:
 
 
 def _private(headers: RawHeaders) -> RawHeaders:
-    """Return an answer's headers with `Cache-Control: private` ([private]). The directives for shared caches are
-    removed; all others stay."""
+    """Return an answer's headers with `Cache-Control: private` ([private]). The directives and headers for shared
+    caches are removed; all others stay."""
     said = [each.strip() for name, value in headers if name == _CACHE_CONTROL for each in value.split(b",")]
     kept = [each for each in said if each and not each.lower().startswith(_SHARED)]
-    others = [pair for pair in headers if pair[0] != _CACHE_CONTROL]
+    others = [pair for pair in headers if pair[0] != _CACHE_CONTROL and not pair[0].endswith(_TARGETED)]
     return [*others, (_CACHE_CONTROL, b", ".join([b"private", *kept]))]
