@@ -7,6 +7,7 @@ import ssl
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.world.certificates import write_certificate
@@ -26,6 +27,7 @@ from accredit.net.fetch import (
     plain_client,
     public_address,
     read_body,
+    strangers_address,
     trust,
 )
 from accredit.net.key_sets import KEYS_FRESH_SECONDS, KEYS_REFETCH_SECONDS, KEYS_RETRY_SECONDS, KEYS_STALE_SECONDS
@@ -322,17 +324,22 @@ async def test_metadata_does_not_lead_into_the_network_behind_the_gateway(addres
 async def test_names_that_a_stranger_chose__whose_name_server_is_silent__delay_no_other_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Nor do they keep people from logging in at an identity provider, or keys from being found: many providers' token
+    endpoint, or key set, is at another host than their issuer."""
     over, own = threading.Event(), set[str]()
 
-    def silent(*_args: object, **_named: object) -> list[object]:
+    def silent(host: str, *_args: object, **_named: object) -> list[Any]:
         own.add(threading.current_thread().name.partition("_")[0])
+        if host == "token.example":
+            return [(0, 0, 0, "", ("8.8.8.8", 443))]
         over.wait(PATIENCE)
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", silent)
-    asked = [asyncio.create_task(public_address("slow.example", 443)) for _ in range(64)]
+    asked = [asyncio.create_task(strangers_address("slow.example", 443)) for _ in range(64)]
     try:
         await asyncio.sleep(0)
+        assert await public_address("token.example", 443) == "8.8.8.8"
         assert await asyncio.wait_for(asyncio.to_thread(lambda: 1), PATIENCE / 2) == 1
     finally:
         over.set()

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from accredit.base.budget import PeerBudget
 from accredit.base.caching import RecentlyUsed
 from accredit.errors import KeySetError, OAuthError
-from accredit.net.fetch import fetch, public_address
+from accredit.net.fetch import fetch, strangers_address
 from accredit.oauth.clients import MAX_CLIENT_BYTES, Client, read_document
 from accredit.oauth.uris import is_document_url
 
@@ -90,7 +90,7 @@ class ClientDocuments:
 
     async def _fetch(self, url: str) -> _Found:
         try:
-            resolve = None if self._private else public_address
+            resolve = None if self._private else strangers_address
             body = await fetch(url, max_bytes=MAX_CLIENT_BYTES, timeout=DOCUMENT_SECONDS, redirects=0, resolve=resolve)
             found = _Found(read_document(body, url), "", self._clock() + DOCUMENT_KEPT_SECONDS)
         except KeySetError:  # says nothing more: whoever asks could look around behind the gateway

@@ -59,9 +59,9 @@ NETWORK_ERRORS = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSErr
 _PORTS = {"https": 443, "http": 80}
 
 MAX_LOOK_UPS = 16
-"""How many hosts that were not configured are looked up at once. The system's look-up can't be cancelled, and takes
-half a minute where no name server answers."""
-_look_ups = threading.BoundedSemaphore(MAX_LOOK_UPS)
+"""How many hosts that strangers have named are looked up at once, and how many that issuers' metadata names. The
+system's look-up can't be cancelled, and takes half a minute where no name server answers."""
+_of_strangers, _of_issuers = (threading.BoundedSemaphore(MAX_LOOK_UPS) for _ in range(2))
 
 Resolve = Callable[[str, int], Awaitable[str]]
 """Returns the address to connect to, for a host and a port."""
@@ -89,13 +89,19 @@ async def fetch(
         raise KeySetError(f"{type(error).__name__}: {detail}") from None
 
 
-async def public_address(host: str, port: int) -> str:
-    """Return an address of a host whose addresses are all public ([public]). Raises `KeySetError`."""
-    if not _look_ups.acquire(blocking=False):
+async def strangers_address(host: str, port: int) -> str:
+    """Do as `public_address`, for a host that a stranger has named: these do not delay those of issuers' metadata."""
+    return await public_address(host, port, _of_strangers)
+
+
+async def public_address(host: str, port: int, room: threading.BoundedSemaphore = _of_issuers) -> str:
+    """Return an address of a host whose addresses are all public ([public]). Raises `KeySetError`, also if there is no
+    `room` for a look-up."""
+    if not room.acquire(blocking=False):
         raise KeySetError("too many hosts are looked up")
     thread = ThreadPoolExecutor(1, "accredit-look-up")
     look_up = thread.submit(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-    look_up.add_done_callback(lambda _: _look_ups.release())  # not before, even if nobody waits any more
+    look_up.add_done_callback(lambda _: room.release())  # not before, even if nobody waits any more
     thread.shutdown(wait=False)  # it ends with its one look-up
     found = await asyncio.wrap_future(look_up)
     addresses = [str(info[4][0]) for info in found]
