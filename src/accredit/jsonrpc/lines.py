@@ -21,7 +21,7 @@ _ON_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 _STRING = rb'"(?:[^"\\\x00-\x1f]|\\.)*"'
 _SCALAR = rb"(?:%b|-?[0-9][0-9.eE+-]*|true|false|null)" % _STRING
 _MEMBER = rb"[ \t\r]*(%b)[ \t\r]*:[ \t\r]*(%b)[ \t\r]*" % (_STRING, _SCALAR)
-_LAST = re.compile(rb"(?:,%b)+\}\Z" % _MEMBER.replace(b"(%b)" % _STRING, b"(?:%b)" % _STRING, 1))
+_FURTHER = re.compile(b"," + _MEMBER)
 _NEXT = re.compile(_MEMBER + rb"([,}])")
 _NAME = re.compile(rb"[ \t\r]*(%b)[ \t\r]*:" % _STRING)
 _REQUESTS, _RESPONSES = frozenset({"method", "params"}), frozenset({"result", "error"})
@@ -137,10 +137,16 @@ def _first(head: bytes) -> list[tuple[str, bytes]]:
 
 
 def _last(tail: bytes) -> list[tuple[str, bytes]]:
-    begun = _LAST.search(tail)
-    pairs: list[tuple[str, bytes]] = []
-    at = begun.start() + 1 if begun is not None else len(tail)
-    while (member := _NEXT.match(tail, at)) is not None:
-        pairs.append((as_string(Raw(member[1])) or "", member[2]))
-        at = member.end()
-    return pairs
+    """Return the members behind the last long one: the longest run of short ones up to the last brace."""
+    failed = set[int]()  # where members begin that lead to no brace: none is read twice, so that this takes no time
+    begun = tail.find(b",")
+    while begun >= 0:
+        pairs, at = list[tuple[str, bytes]](), begun
+        while at not in failed and (member := _FURTHER.match(tail, at)) is not None:
+            pairs.append((as_string(Raw(member[1])) or "", member[2]))
+            failed.add(at)
+            at = member.end()
+        if pairs and tail[at:] == b"}":
+            return pairs
+        begun = tail.find(b",", begun + 1)
+    return []

@@ -116,3 +116,11 @@ def test_whatever_a_message_holds_no_other_id_is_read_than_its_own(
     assert getattr(found, "id", None) in (id, None)
     if order[0] == "id" or order[-1] == "id":
         assert getattr(found, "id", None) == id
+
+
+@pytest.mark.parametrize("end", [b"x}", b"}", b'"}'])
+def test_an_end_of_many_short_members_takes_no_time__whatever_it_ends_with(end: bytes) -> None:
+    """A server that writes such lines must not keep all others waiting: this is read in the thread that decides calls.
+    Were each member read again for each of those before it, this test would not end."""
+    found = line_too_long("too long", b"{", b',"a":1' * 100_000 + b',"id":7' + end)
+    assert found.id == (7 if end == b"}" else None)
