@@ -243,6 +243,7 @@ def part(head: str) -> bytes:
         ("application/vnd.api+json", b'{"X-HTTP-Method-Override": "DELETE"}'),
         ("application/x-www-form-urlencoded", b"X_HTTP_Method_Override=DELETE"),
         ("application/x-www-form-urlencoded; charset=ibm037", "_method=DELETE".encode("cp037")),
+        ("application/x-www-form-urlencoded; charset=utf-8; charset=ibm037", "_method=DELETE".encode("cp037")),
         *(("application/json", each) for each in OTHER_JSON),
         ("application/json; charset=utf-16", '{"_method": "DELETE"}'.encode("utf-16-le")),
         ("application/vnd.api+json", b'{"_method": "DELETE", "a": NaN}'),
