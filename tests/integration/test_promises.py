@@ -56,6 +56,9 @@ async def test_with_tokens_required_nothing_is_answered_without_one_but_what_sec
         ("POST", "/messages", 404),  # of no session, which nobody without a token can open
         ("GET", "/elsewhere", 404),
         ("POST", "/token", 404),
+        ("GET", "/oauth/authorize", 404),
+        ("POST", "/.well-known/accredit/asks", 404),
+        ("GET", "/v1/ratify/scopes", 404),
         ("GET", "/healthz", 200),
         ("GET", "/readyz", 200),
         ("GET", "/.well-known/oauth-protected-resource", 200),

@@ -21,6 +21,7 @@ from accredit.app.admin import AdminApp
 from accredit.config import build_settings, load
 from accredit.errors import ConfigurationError, StoreUnavailable, WireError
 from accredit.gateway import HttpUpstream, create_app
+from accredit.gateway.app import Gateway
 from accredit.gateway.front import ratify_http
 from accredit.gateway.front.asgi import AsgiExchange
 from accredit.gateway.front.endpoint import answer
@@ -74,9 +75,15 @@ CLIENT = Client()
 
 
 class World:
-    def __init__(self, port: int, store: MemoryStore) -> None:
+    def __init__(self, port: int, store: MemoryStore, app: Gateway) -> None:
         self.port = port
         self.store = store
+        self.app = app
+
+    def reload(self) -> None:
+        """Puts the same settings in force again."""
+        routes = self.app.routes
+        self.app.swap(self.app.prepare([each.settings for each in routes.servers], routes.shared), 0.1)
 
     async def ask(self, method: str, path: str, body: Any = b"") -> RawAnswer:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -107,7 +114,7 @@ async def world(
     settings = trust.settings(HttpUpstream("http://127.0.0.1:9/mcp"), policy=policy, ratify_http=listener)
     app = create_app(settings, store=kept, revocations=lists or RevocationLists((), {}))
     async with RunningGateway(app) as running:
-        yield World(running.port, kept)
+        yield World(running.port, kept, app)
 
 
 async def test_the_published_package_s_proof_verifies_once() -> None:
@@ -194,17 +201,23 @@ async def test_what_can_not_be_read_is_a_400_and_paths_have_one_method() -> None
 
 
 @pytest.mark.holds("gateway/front/ratify_http", "rate", "pending")
-async def test_challenges_have_a_rate_and_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_challenges_have_a_rate_and_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(ratify_http, "CHALLENGES", 3)
     monkeypatch.setattr(ratify_http, "CHALLENGES_PER_SECOND", 0.0)
     async with world() as at:
         statuses = [(await at.ask("POST", "challenge")).status for _ in range(5)]
         assert statuses == [200, 200, 200, 429, 429]
+        at.reload()
+        assert (await at.ask("POST", "challenge")).status == 429
     monkeypatch.undo()
     monkeypatch.setattr(ratify_http.RatifyHttp.__init__, "__kwdefaults__", {"max_pending": 2})
     async with world() as at:
         statuses = [(await at.ask("POST", "challenge")).status for _ in range(4)]
         assert statuses == [200, 200, 503, 503]
+        at.reload()
+        assert (await at.ask("POST", "challenge")).status == 503
 
 
 def test_at_the_full_rate_a_stranger_never_uses_up_the_challenges_of_others() -> None:

@@ -28,7 +28,7 @@ from accredit.consent.call import CallTerms
 from accredit.gateway import HttpUpstream, create_app
 from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.methods import Era
-from accredit.policy.tasks import Owner, task_key
+from accredit.policy.tasks import Owner, Task, task_key
 from accredit.ratify.constraints import MaxAmount, MaxRate
 from accredit.stores import MemoryStore, RevocationLists, Tasks
 from accredit.stores.runners import SqliteRunner
@@ -286,6 +286,30 @@ async def test_a_task_that_was_not_asked_for_is_no_answer(name: str, trust: Trus
         answer = await raw(route, mine.proved("tools/call", params), capabilities={})
         assert b"Invalid upstream JSON-RPC response" in answer.body, answer
         assert unknown(await mine.ask("tasks/get", {"taskId": "t"}))
+
+
+class Noted(Tasks):
+    """Notes for how many seconds it is asked to keep each task."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[int] = []
+
+    async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
+        self.seconds.append(keep_until - now)
+        return await super().keep(key, task, keep_until=keep_until, now=now)
+
+
+@pytest.mark.parametrize("name", ["http-legacy", "http-modern"])
+async def test_a_task_is_known_for_its_ttl_and_a_minute_more__a_day_without_one__a_year_at_most(
+    name: str, trust: Trust, tmp_path: Path
+) -> None:
+    noted = Noted()
+    async with Route(name, trust, tmp_path, serves_tasks=True, tasks=noted) as route:
+        mine = Agent(route, trust)
+        for ttl in (60_000, 1, 0, None, 10**15):
+            id_of(await mine.make(ttl=ttl))
+    assert noted.seconds == [120, 61, 60, 86_400, 31_536_060]
 
 
 class NoTasks(FailsAt, Tasks):

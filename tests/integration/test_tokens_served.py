@@ -128,10 +128,10 @@ def test_a_key_that_the_issuer_does_not_know_stops_the_start(tmp_path: Path) -> 
     assert (done.returncode, "would not be good here" in done.stderr) == (2, True)
 
 
-def bootstrap() -> Bootstrap:
-    terms = BootstrapSettings("s3cret", Path("unused"), make_token_key(), "accredit", "gate", 60, "", lambda: None)
-    assert "s3cret" not in repr(terms)
-    return Bootstrap(terms)
+def bootstrap(before: Bootstrap | None = None, secret: str = "s3cret") -> Bootstrap:
+    terms = BootstrapSettings(secret, Path("unused"), make_token_key(), "accredit", "gate", 60, "", lambda: None)
+    assert secret not in repr(terms)
+    return Bootstrap(terms, before)
 
 
 def asked(first: Bootstrap, body: Any, peer: str = "127.0.0.1", client: str = "127.0.0.1") -> int:
@@ -158,6 +158,20 @@ def test_who_guesses_too_often_gets_none_with_the_right_secret_either() -> None:
     guesses = [asked(first, {"secret": f"{number}", "agent": "a"}) for number in range(MAX_BOOTSTRAP_ATTEMPTS)]
     assert set(guesses) == {403}
     assert asked(first, {"secret": "s3cret", "agent": "a"}) == 410
+
+
+@pytest.mark.holds("gateway/front/bootstrap", "attempts", "secret")
+def test_a_reload_gives_no_second_token_and_no_more_guesses() -> None:
+    """The secret that was written down at the start stays the one, though settings are made with another."""
+    used, guessed = bootstrap(), bootstrap()
+    assert asked(used, {"secret": "s3cret", "agent": "a"}) == 200
+    for _ in range(MAX_BOOTSTRAP_ATTEMPTS - 1):
+        assert asked(guessed, {"secret": "wrong", "agent": "a"}) == 403
+    for secret in ("s3cret", "of-the-reload"):
+        assert asked(bootstrap(used, "of-the-reload"), {"secret": secret, "agent": "a"}) == 410
+    again = bootstrap(guessed, "of-the-reload")
+    assert asked(again, {"secret": "of-the-reload", "agent": "a"}) == 403
+    assert asked(again, {"secret": "s3cret", "agent": "a"}) == 410
 
 
 @pytest.mark.holds("gateway/front/bootstrap", "body")

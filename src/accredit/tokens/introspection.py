@@ -2,8 +2,9 @@
 
 The gateway authenticates itself with `client_secret_basic`. A token is handled in this order:
 
-- [not-a-jwt] A token that names a configured issuer in the way of a JWT is never sent, even if it is malformed: that
-  issuer's keys decide about it. Nor is a token sent that is too long, or that a header can't carry.
+- [not-a-jwt] A token that names a configured issuer in the way of a JWT is never sent, even if it is malformed (cut
+  off, with a part too many, or no strict JSON): that issuer's keys decide about it. Nor is a token sent that is too
+  long, or that a header can't carry.
 - [answer] The answer is one JSON object with a member `active`. Any other answer counts as none, so no decision about
   the token is made.
 - [active] The token is valid only if `active` is true.
@@ -19,6 +20,7 @@ Not checked: whether the answer is signed (RFC 9701); it comes over TLS.
 import re
 from base64 import urlsafe_b64decode
 from collections.abc import Collection
+from contextlib import suppress
 from urllib.parse import urlencode
 
 import msgspec
@@ -33,7 +35,9 @@ INTROSPECTED_SECONDS = 30
 """How long an issuer's answer about a token is valid. So a token that is revoked there is refused here after this time
 at the latest."""
 
-_JWT = re.compile(r"[^.]*\.([^.]*)\.[^.]*")
+_ISS = re.compile(rb'"iss"\s*+:\s*+(?:\[\s*+)?"([^"]*)"')
+_PARTS = 5
+"""How many parts of a token are looked at: an encrypted JWT has so many."""
 
 
 class Introspection(Hidden, Struct, frozen=True):
@@ -65,13 +69,19 @@ def may_be_introspected(text: str, issuers: Collection[str]) -> bool:
     configured."""
     if len(text) > MAX_TOKEN_BYTES or not B64TOKEN.fullmatch(text):
         return False
-    parts = _JWT.fullmatch(text)
-    if parts is None:
-        return True
-    try:
-        return claimed_issuer(urlsafe_b64decode(parts[1] + "==")) not in issuers
-    except (InvalidToken, ValueError):
-        return True
+    parts = text.split(".", _PARTS)[:_PARTS]
+    return len(parts) == 1 or not any(_names_issuer(part, issuers) for part in parts)
+
+
+def _names_issuer(part: str, issuers: Collection[str]) -> bool:
+    """Return whether a part of a token names one of `issuers`: as JSON, or as what is left of it."""
+    plain = part.replace("~", "").replace("=", "")
+    decoded = urlsafe_b64decode(plain[: len(plain) - (len(plain) % 4 == 1)] + "==")
+    with suppress(InvalidToken, ValueError):
+        if claimed_issuer(decoded) in issuers:
+            return True
+    left = decoded.replace(b"\0", b"").replace(b"\\", b"")  # of UTF-16, and of slashes that are escaped
+    return any(name.decode("utf-8", "replace") in issuers for name in _ISS.findall(left))
 
 
 def question(text: str) -> bytes:

@@ -122,6 +122,13 @@ def test_a_key_that_is_not_there_once_has_no_value(query: str) -> None:
     assert fact("currency", "query:n", query) is None
 
 
+@pytest.mark.holds("http_api/facts", "query")
+@pytest.mark.parametrize("query", ["N=1&n=2", "N=1&N=2", "N=1&N[]=2", "n=1"])
+def test_a_key_in_capitals_is_not_there_once_either__if_another_one_could_be_taken_for_it(query: str) -> None:
+    assert fact("amount", "query:N", "N=1") == 1.0
+    assert fact("amount", "query:N", query) is None
+
+
 @pytest.mark.holds("http_api/facts", "numbers")
 @pytest.mark.parametrize(
     "text", ["", "1e3", "+1", "01", "1.", ".5", "0x1", "1_0", "\u0661", "inf", "nan", "1" * 16, "1,5", " 1", "-"]

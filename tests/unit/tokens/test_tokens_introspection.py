@@ -1,5 +1,6 @@
 """What an issuer says about a token that is no JWT, and which tokens it is asked about."""
 
+import base64
 import json
 
 import pytest
@@ -119,6 +120,13 @@ def test_a_jwt_of_a_known_issuer_is_never_sent_however_broken_it_is() -> None:
         with pytest.raises(InvalidToken):
             verifier.verify(presented, read_key_set(key_set_text(IssuerKey("third"))), NOW)
     broken = (f"{head}.{body}.", f"x.{body}.{signature}", f".{body}.", f"{head}.{body}.{signature}=")
+    broken += (
+        f"{good}.",
+        f"{good}.x",
+        f"{head}.{body}",
+        f"{head}.{body[:-7]}.{signature}",
+        f"{body}.{head}.{signature}",
+    )
     for text in (
         *broken,
         key.sign(claims(NAME), {"jku": "https://x.example"}),
@@ -126,6 +134,33 @@ def test_a_jwt_of_a_known_issuer_is_never_sent_however_broken_it_is() -> None:
     ):
         with pytest.raises(InvalidToken):
             verifier.read(text)
+
+
+@pytest.mark.holds("tokens/introspection", "not-a-jwt")
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"iss": [NAME]},
+        [{"iss": NAME}],
+        f'\ufeff{{"iss": "{NAME}"}}',
+        f'{{"iss": "{NAME}", "a": NaN}}',
+        f'{{"iss": "{NAME}"}} x',
+        f'{{"iss": "{NAME}", "iss": "https://unknown.example"}}',
+        f'{{"iss": "{NAME}", "a": NaN}}'.replace("/", "\\/"),
+        json.dumps({"iss": NAME}).encode("utf-16"),
+    ],
+)
+def test_nor_is_one_that_only_another_reader_takes_for_a_jwt_of_that_issuer(payload: object) -> None:
+    text = payload if isinstance(payload, str | bytes) else json.dumps(payload)
+    part = base64.urlsafe_b64encode(text.encode() if isinstance(text, str) else text).rstrip(b"=").decode()
+    for token in (f"e30.{part}.AA", f"e30.{part}", f"{part}..a.b.c"):
+        assert not may_be_introspected(token, [NAME])
+        assert may_be_introspected(token, ["https://third.example"])
+
+
+@given(st.text("ab.=~-_+/" + "eyJ", max_size=60))
+def test_whatever_a_token_is_it_may_be_sent_or_not(text: str) -> None:
+    assert may_be_introspected(text, [NAME]) in (True, False)
 
 
 @pytest.mark.holds("tokens/introspection", "not-a-jwt")
