@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
@@ -37,6 +38,7 @@ from tests.world.tokened import Tokened
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.settings import RecordSettings
+from accredit.gateway.upstream.http.dialing import Origin, attach
 from accredit.gateway.upstream.http.replicas import BREAKER_FAILURES
 from accredit.jsonrpc.methods import Era
 
@@ -139,6 +141,24 @@ async def test_a_replica_that_refuses_connections_costs_no_call__and_the_records
     assert a.read == list(range(MANY))
     found = [made.get("detail") for made in calls_of(tmp_path / "log.db")]
     assert Counter(found) == {None: MANY - BREAKER_FAILURES, "attempts: 2": BREAKER_FAILURES}
+
+
+@pytest.mark.holds("gateway/upstream/http/replicas", "unwritten")
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_replica_that_closes_each_connection_as_it_is_opened_costs_no_call__none_was_written_to_it(
+    era: Era, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two("sound") as (gateway, a, b):
+
+        async def attached(sock: socket.socket, connection: Any, origin: Origin, deadline: float) -> None:
+            await attach(sock, connection, origin, deadline)
+            if origin.port == b.server.port:
+                connection.eof_received()  # as it would be if its end had come with the connection
+
+        monkeypatch.setattr("accredit.gateway.upstream.http.connection.attach", attached)
+        for id in range(MANY):
+            assert (await ask(gateway, call(era, id))).status == 200
+    assert (a.read, b.read) == (list(range(MANY)), [])
 
 
 @pytest.mark.parametrize("era", ERAS)

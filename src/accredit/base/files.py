@@ -1,4 +1,4 @@
-"""Opens files that somebody else may have placed, and makes private folders. I/O: both.
+"""Opens files that somebody else may have placed, takes locks, and makes private folders. I/O: all three.
 
 - Only regular files are opened, so that no pipe blocks and no device is read without end.
 - There is one exception: a path such as `/dev/fd/63`, for a descriptor inherited at the start, may be a pipe. Shells
@@ -10,6 +10,7 @@ Not checked: how much there is to read. The callers set bounds.
 """
 
 import errno
+import fcntl
 import os
 import re
 import stat
@@ -43,6 +44,19 @@ def open_file(path: Path) -> BinaryIO:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def open_locked(path: str | Path, *, waits: bool = False) -> int:
+    """Make a file that is there to be locked, if it is missing, and lock it. Return its descriptor: closing that
+    releases the lock. Raises `BlockingIOError` if another process has the lock, unless this `waits` for it, and
+    `OSError`."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def beside(path: Path, name: str) -> Path:

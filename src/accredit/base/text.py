@@ -43,7 +43,7 @@ def several(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def timestamp(at: int) -> str:
+def date_time(at: int) -> str:
     """Return a time in RFC 3339, UTC. A time after the year 9999 is a number of seconds."""
     try:
         return (_EPOCH + timedelta(seconds=at)).isoformat().replace("+00:00", "Z")

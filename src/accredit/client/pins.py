@@ -24,7 +24,6 @@ Not checked: whether the server that was met first is the right one. If that mat
 (`accredit connect --gateway-id`).
 """
 
-import fcntl
 import json
 import logging
 import os
@@ -35,6 +34,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from accredit.base.addresses import without_slash
+from accredit.base.files import open_locked
 from accredit.base.text import excerpt
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import read_file, write_file
@@ -212,20 +212,18 @@ def check_name(name: str) -> None:
 @contextmanager
 def _alone(file: Path | None) -> Generator[bool]:
     """Lock the file for reading and changing it, if it has a folder. Yield False if another process has the lock."""
+    lock, is_taken = None, False
     try:
-        lock = None if file is None else os.open(_lock_of(file), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError:
-        lock = None  # nothing can be remembered there, and `_remember` says so
-    if lock is None:
-        yield True
-        return
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield True
+        lock = None if file is None else open_locked(_lock_of(file))
     except BlockingIOError:
-        yield False
+        is_taken = True
+    except OSError:
+        pass  # nothing can be remembered there, and `_remember` says so
+    try:
+        yield not is_taken
     finally:
-        os.close(lock)
+        if lock is not None:
+            os.close(lock)
 
 
 def _lock_of(file: Path) -> str:

@@ -40,7 +40,7 @@ import msgspec
 from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
-from accredit.base.text import one_line, timestamp
+from accredit.base.text import date_time, one_line
 from accredit.client.pins import GatewayPin
 from accredit.consent.answers import certain_refusal
 from accredit.consent.asks import Ask
@@ -483,8 +483,8 @@ class ProofPresenter:
         begins = max(cert.issued_at for cert in chain)
         if begins > self._clock():
             raise NotValidYet(
-                f"{name} is not valid yet: it begins at {timestamp(begins)}, and this machine's clock says"
-                f" {timestamp(self._clock())}",
+                f"{name} is not valid yet: it begins at {date_time(begins)}, and this machine's clock says"
+                f" {date_time(self._clock())}",
                 "see whether the clock is right: `timedatectl set-ntp true` has the network set it; `accredit doctor`"
                 " compares it with the gateway's",
             )
@@ -495,8 +495,8 @@ class ProofPresenter:
     def _expired(self, file: str, chain: Sequence[DelegationCert]) -> ConfigurationError:
         """Return the error for an expired delegation. It has the command that signs it anew only if no constraint could
         get lost by it."""
-        ended = timestamp(min(cert.expires_at for cert in chain))
-        what = f"{file} has expired (at {ended}; this machine's clock says {timestamp(self._clock())})"
+        ended = date_time(min(cert.expires_at for cert in chain))
+        what = f"{file} has expired (at {ended}; this machine's clock says {date_time(self._clock())})"
         if self.key_path is None or len(chain) != 1 or chain[0].constraints:
             return ConfigurationError(what, "ask its principal for a new one: `accredit grant`")
         command = self._grant_to(file, *chain[0].scope, replace=True)

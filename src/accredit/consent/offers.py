@@ -222,37 +222,34 @@ def _once(ask: Ask) -> Offer:
 
 
 def _like(ask: Ask) -> Offer | None:
-    if ask.method == "resources/read":
-        return _several(ask, "This resource, read again", _terms(ask))
-    about = sorted(filter(_is_about, ask.arguments)) if ask.method == "tools/call" else []
-    kept = {name: canonical(ask.arguments[name]) for name in about}
-    tells = any(ask.arguments[name] for name in _ABOUT.intersection(kept))
-    if not tells or any(len(form) > MAX_UNFOLDED_CHARS or not _PLAIN.fullmatch(name) for name, form in kept.items()):
-        return None
-    args = {f"/{name}": (hashlib.sha256(form).hexdigest(),) for name, form in kept.items()}
-    open_ = [f"“{name}”" for name in _SENDS if name not in kept] if not kept.keys().isdisjoint(_SENDS) else []
-    may_come = f", {' and '.join(open_)} may be added" if open_ else ""
-    stays = ", ".join(f"“{name}”" for name in kept)
-    words = f"Calls like it: {stays} as in this one{may_come}, anything in all other arguments"
-    return _several(ask, words, _terms(ask, args=args), tuple(args))
-
-
-def _is_about(name: str) -> bool:
-    """Return whether an argument tells whom or what a call is about, by its name or by parts of it."""
-    return name in _ABOUT or not _ABOUT_PARTS.isdisjoint(parts_of(name))
-
-
-def _several(ask: Ask, words: str, terms: Constraint, kept: tuple[str, ...] = ()) -> Offer:
+    words, args = "This resource, read again", None
+    if ask.method != "resources/read":
+        about = sorted(filter(_is_about, ask.arguments)) if ask.method == "tools/call" else []
+        kept = {name: canonical(ask.arguments[name]) for name in about}
+        tells = any(ask.arguments[name] for name in _ABOUT.intersection(kept))
+        is_plain = all(len(form) <= MAX_UNFOLDED_CHARS and _PLAIN.fullmatch(name) for name, form in kept.items())
+        if not (tells and is_plain):
+            return None
+        args = {f"/{name}": (hashlib.sha256(form).hexdigest(),) for name, form in kept.items()}
+        open_ = [f"“{name}”" for name in _SENDS if name not in kept] if not kept.keys().isdisjoint(_SENDS) else []
+        may_come = f", {' and '.join(open_)} may be added" if open_ else ""
+        stays = ", ".join(f"“{name}”" for name in kept)
+        words = f"Calls like it: {stays} as in this one{may_come}, anything in all other arguments"
     return Offer(
         key="like",
         button="Allow calls like it",
         words=words,
         scopes=ask.refusal.scopes,
-        constraints=(terms,),
+        constraints=(_terms(ask, args=args),),
         max_calls=LIKE_CALLS,
         seconds=LIKE_SECONDS,
-        kept=kept,
+        kept=tuple(args or ()),
     )
+
+
+def _is_about(name: str) -> bool:
+    """Return whether an argument tells whom or what a call is about, by its name or by parts of it."""
+    return name in _ABOUT or not _ABOUT_PARTS.isdisjoint(parts_of(name))
 
 
 def _terms(ask: Ask, *, params_sha256: str = "", args: dict[str, tuple[str, ...]] | None = None) -> Constraint:

@@ -17,7 +17,6 @@ A list is extended by these rules:
 """
 
 import contextlib
-import fcntl
 import hashlib
 import os
 from collections.abc import Callable, Generator, Sequence
@@ -27,7 +26,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
-from accredit.base.files import beside
+from accredit.base.files import beside, open_locked
 from accredit.base.standard import standing_for
 from accredit.console.settings import DeskSettings
 from accredit.errors import ConfigurationError, StoreUnavailable, WireError
@@ -191,14 +190,9 @@ def _list_lock(list_file: Path) -> Generator[None]:
 def _lock(path: Path) -> int:
     """Make and lock a file, and return its descriptor. Raises `OSError`."""
     while True:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if os.fstat(lock).st_nlink:  # else whoever had it has removed it: the next one makes another
-                return lock
-        except BaseException:
-            os.close(lock)
-            raise
+        lock = open_locked(path, waits=True)
+        if os.fstat(lock).st_nlink:  # else whoever had it has removed it: the next one makes another
+            return lock
         os.close(lock)
 
 

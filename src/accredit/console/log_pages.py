@@ -32,11 +32,11 @@ from accredit.attest import (
     encode_call_bundle,
     encode_envelope,
     sha256_hex,
+    timestamp,
 )
-from accredit.attest import timestamp as timestamp_ms
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_ms
-from accredit.base.text import timestamp
+from accredit.base.text import date_time
 from accredit.consent.shown import in_quotes
 from accredit.console.api import Said, Work
 from accredit.console.call_filter import CallFilter, read_filter, values_of
@@ -272,7 +272,7 @@ def _rate(log: LogReader, wanted: CallFilter, names: Mapping[str, str], now: int
     begin = now - _HOUR_MS
     minutes = [0] * (_HOUR_MS // _MINUTE_MS)
     statuses: dict[str, str] = {}
-    still_open, earliest = _open_calls(log), timestamp_ms(begin)
+    still_open, earliest = _open_calls(log), timestamp(begin)
     looked = 0
     for looked, each in enumerate(islice(log.newest_first(), CALLS_LOOKED_AT), 1):
         record = record_of(each)
@@ -288,7 +288,7 @@ def _rate(log: LogReader, wanted: CallFilter, names: Mapping[str, str], now: int
         place = (_ms_of(since) - begin) // _MINUTE_MS
         if 0 <= place < len(minutes) and wanted.passes(since, values_of(record, status, names)):
             minutes[place] += 1
-    return {"minutes": minutes, "until": timestamp_ms(now), "whole": looked < CALLS_LOOKED_AT}
+    return {"minutes": minutes, "until": timestamp(now), "whole": looked < CALLS_LOOKED_AT}
 
 
 def _ms_of(text: str) -> int:
@@ -416,7 +416,7 @@ def _link(cert: DelegationCert, names: Mapping[str, str]) -> dict[str, str]:
         "lets": _name(cert.subject_id, names),
         "scopes": ", ".join(map(visible_text, cert.scope)),
         "constraints": fold_ids(visible_text("; ".join(map(constraint, cert.constraints))), names),
-        "until": timestamp(cert.expires_at),
+        "until": date_time(cert.expires_at),
         "certificate": visible_text(cert.cert_id),
     }
 

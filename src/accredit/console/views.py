@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct
 
-from accredit.base.text import timestamp
+from accredit.base.text import date_time
 from accredit.consent.asks import Ask
 from accredit.consent.offers import Offer, offers_for
 from accredit.consent.shown import Field, in_quotes, look_alikes, one_word, shown_call
@@ -141,7 +141,7 @@ def preview(
         ("to", f"{agent} ({ask.agent_id})"),
         ("scopes", ", ".join(map(visible_text, grant.scope))),
         ("constraints", visible_text("; ".join(map(constraint, grant.constraints)))),
-        ("ends", f"in {length} ({timestamp(grant.expires_at)})"),
+        ("ends", f"in {length} ({date_time(grant.expires_at)})"),
     ]
 
 
@@ -216,7 +216,7 @@ def _impostors(ask: Ask, known: Circumstances) -> list[Caution]:
 
 def _who(ask: Ask, known: Circumstances, agent: str | None, gateway: str | None) -> tuple[Fact, ...]:
     key = f"your name for key {short(ask.agent_id)}" if agent else f"so it calls itself; key {short(ask.agent_id)}"
-    met = f", met {timestamp(known.met_at)[:10]}" if known.met_at is not None else ""
+    met = f", met {date_time(known.met_at)[:10]}" if known.met_at is not None else ""
     place = one_word(ask.gateway.url) or "no address"
     owner, slash, server = ask.gateway.id.partition("/")
     id = f"{short(owner)}{slash}{one_word(server)}"

@@ -14,7 +14,6 @@
 """
 
 import calendar
-import fcntl
 import os
 import re
 import time
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from accredit.base.clock import unix_seconds
-from accredit.base.files import SHARED_FOLDER, make_folder
+from accredit.base.files import SHARED_FOLDER, make_folder, open_locked
 from accredit.errors import ConfigurationError
 from accredit.hosts import yaml_text
 from accredit.hosts.installed import remember
@@ -296,13 +295,12 @@ def _name(item: object) -> str:
 def _folder_lock(folder: Path) -> Generator[None]:
     make_folder(folder)
     try:
-        descriptor = os.open(folder / "hosts.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = open_locked(folder / "hosts.lock")
+    except BlockingIOError:
+        raise ConfigurationError("another accredit edits a host's file", "run the command again") from None
     except OSError as error:
         raise ConfigurationError(f"can't lock {folder}: {error.strerror}", "make that folder writable") from None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
-    except BlockingIOError:
-        raise ConfigurationError("another accredit edits a host's file", "run the command again") from None
     finally:
-        os.close(descriptor)
+        os.close(lock)

@@ -124,15 +124,15 @@ def _certificate_members(chain: Sequence[DelegationCert], index: int) -> dict[st
     wire = cert.to_dict()
     return {
         **{name: wire[name] for name in ("cert_id", "issuer_id", "subject_id", "scope", "constraints")},
-        "issued_at": words.timestamp(cert.issued_at),
-        "expires_at": words.timestamp(cert.expires_at),
+        "issued_at": words.date_time(cert.issued_at),
+        "expires_at": words.date_time(cert.expires_at),
         "until_revoked": cert.expires_at == UNTIL_REVOKED,
         "fault": certificate_fault(chain, index),
     }
 
 
 def _print_proof(bundle: ProofBundle, known: Mapping[str, KeyFile], now: int) -> bool:
-    fault, made = challenge_fault(bundle), words.timestamp(bundle.challenge_at)
+    fault, made = challenge_fault(bundle), words.date_time(bundle.challenge_at)
     say(f"a proof over a delegation of {several(len(bundle.delegations), 'certificate')}, leaf first")
     print_facts(
         [
@@ -151,7 +151,7 @@ def _print_proof(bundle: ProofBundle, known: Mapping[str, KeyFile], now: int) ->
 
 
 def _print_revocations(revoked: RevocationList, known: Mapping[str, KeyFile], now: int) -> bool:
-    issuer, updated = known.get(revoked.issuer_id), words.timestamp(revoked.updated_at)
+    issuer, updated = known.get(revoked.issuer_id), words.date_time(revoked.updated_at)
     fault = issuer and revocation_list_fault(revoked, issuer.public_key)
     members = {"issuer_id": revoked.issuer_id, "revoked_certs": list(revoked.revoked_certs), "updated_at": updated}
     print_result({"type": "revocation_list", **members, "signatures_good": fault is None if issuer else None})

@@ -53,7 +53,7 @@ def inspect_token(data: bytes, path: Path, keys: Sequence[Path], now: int) -> bo
             "issuer": claims.iss,
             "subject": claims.sub,
             "audience": sorted(claims.audiences),
-            "expires_at": words.timestamp(int(claims.exp)),
+            "expires_at": words.date_time(int(claims.exp)),
             "jti": claims.jti,
             "scopes": sorted(claims.scopes),
             "allowed_tools": allowed,
@@ -66,7 +66,7 @@ def inspect_token(data: bytes, path: Path, keys: Sequence[Path], now: int) -> bo
     )
     unchecked = Words("not checked: name the issuer's public key or key set with --key", QUIET)
     good = Words(f"BAD: {fault}", BAD) if fault else Words("good", GOOD)
-    ends = f"{words.relative(int(claims.exp), now)} ({words.timestamp(int(claims.exp))})"
+    ends = f"{words.relative(int(claims.exp), now)} ({words.date_time(int(claims.exp))})"
     say("a token")
     print_facts(
         [

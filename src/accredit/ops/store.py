@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from accredit.base.standard import is_for_programs
+from accredit.base.text import date_time
 from accredit.config import load, store_of
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.stores import PostgresDatabase, parse_store_url
 from accredit.stores.postgres import migration
 from accredit.terminal.output import print_result, say, tell
 from accredit.terminal.progress import Progress
-from accredit.terminal.wording import timestamp
 
 _T = TypeVar("_T")
 
@@ -62,7 +62,7 @@ def mark_restored(store: str | None, config: Path | None) -> int:
     database = _database(store, config)
     until = _run_on_database(migration.hold_after_restore, database, "asking the database")
     print_result({"not_before": until})
-    say(f"{database.name}: proofs are refused until {timestamp(until)}")
+    say(f"{database.name}: proofs are refused until {date_time(until)}")
     return 0
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accredit.asking.reaching import Reach
+from accredit.base.text import date_time
 from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile, public_path
 from accredit.ratify import HybridPublicKey
@@ -22,7 +23,6 @@ from accredit.setup.own_keys import OwnKey, Passphrases
 from accredit.signing.documents import read_delegations
 from accredit.signing.grant import GrantOptions, grant_delegation
 from accredit.signing.grant_lookup import NothingReadOnly, ScopeSelection, look_up
-from accredit.terminal.wording import timestamp
 
 FIRST_GRANT_DAYS = 30
 """For how many days the delegation that `accredit up` signs is valid: long enough to see what an agent does, and short
@@ -99,9 +99,9 @@ def fault_of_grant(
         return GrantFault(f"{file} begins with {chain[-1].issuer_id}, which is no root of the gateway", is_bad=True)
     ends = min(each.expires_at for each in chain)
     if now > ends:
-        return GrantFault(f"{file} ended at {timestamp(ends)}", is_bad=True)
+        return GrantFault(f"{file} ended at {date_time(ends)}", is_bad=True)
     if ends - now < GRANT_ENDING_SECONDS:
-        return GrantFault(f"{file} ends soon, at {timestamp(ends)}", is_bad=False)
+        return GrantFault(f"{file} ends soon, at {date_time(ends)}", is_bad=False)
     return None
 
 

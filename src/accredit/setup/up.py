@@ -19,7 +19,6 @@ A passphrase is used for signing only. The desk asks for it again by itself.
 """
 
 import contextlib
-import fcntl
 import os
 import sys
 import time
@@ -31,6 +30,7 @@ from accredit.app import Start, open_listener, read_configuration
 from accredit.app.pid_file import PidFileContent, serving
 from accredit.asking.reaching import Reach, upstream_of
 from accredit.base.clock import unix_seconds
+from accredit.base.files import open_locked
 from accredit.base.peers import socket_peer
 from accredit.base.standard import words_before_result
 from accredit.config import Loaded, load, named_files
@@ -306,23 +306,20 @@ def _say_where(wish: UpOptions, loaded: Loaded, gateway: PidFileContent | None, 
 def _one_at_a_time(environ: Mapping[str, str]) -> Generator[Callable[[], None]]:
     """Hold the person's lock, so that other runs wait (step 2). It is held until the block ends, or until the yielded
     function is called. Raises `ConfigurationError`."""
-    path = own_config_folder(environ) / _LOCK
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise ConfigurationError(f"can't write {path}: {error.strerror}", "see what it is") from None
     with contextlib.ExitStack() as held:
-        held.callback(os.close, descriptor)
-        _lock(descriptor)
+        held.callback(os.close, _lock(own_config_folder(environ) / _LOCK))
         yield held.close
 
 
-def _lock(descriptor: int) -> None:
+def _lock(path: Path) -> int:
     late_at, is_told = time.monotonic() + UP_WAIT_SECONDS, False
     while True:
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
+        try:
+            return open_locked(path)
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            raise ConfigurationError(f"can't write {path}: {error.strerror}", "see what it is") from None
         if time.monotonic() > late_at:
             raise ConfigurationError("another `accredit up` of yours is still at its steps", "see what it waits for")
         if not is_told:

@@ -223,7 +223,7 @@ def _remedy(request: GrantOptions) -> str:
 def _report(request: GrantOptions, parties: _Parties, cert: DelegationCert, now: int) -> None:
     issuer, agent = parties.issuer.about, parties.agent
     members = {name: value for name, value in cert.to_dict().items() if name in _SHOWN}
-    times = {"issued_at": words.timestamp(cert.issued_at), "expires_at": words.timestamp(cert.expires_at)}
+    times = {"issued_at": words.date_time(cert.issued_at), "expires_at": words.date_time(cert.expires_at)}
     print_result({"file": str(request.out), **members, **times})
     print_facts(
         [

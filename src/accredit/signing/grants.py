@@ -61,7 +61,7 @@ def show_grant(cert_id: str) -> int:
             ("scopes", words.scopes(map(visible_text, map(str, _get_list(grant, "scope"))))),
             ("constraints", words.constraints(conditions) if (conditions := _conditions(grant)) is not None else _ODD),
             ("code", visible_text(str(grant.get("code")))),
-            *((name, f"{words.relative(at, now)} ({words.timestamp(at)})") for name, at in times),
+            *((name, f"{words.relative(at, now)} ({words.date_time(at)})") for name, at in times),
             ("taken back", lists.words(found)),
         ]
     )
@@ -120,13 +120,13 @@ class _Lists:
         """Return in words whether a certificate is revoked."""
         found = next((each for each in self._seen if not each.fault and cert_id in each.revoked), None)
         if found is not None:
-            return f"yes, by the list in {found.where} (as of {words.timestamp(found.updated_at)})"
+            return f"yes, by the list in {found.where} (as of {words.date_time(found.updated_at)})"
         return "no" if self._is_whole else "not known: desk.toml names no revocation list that can be read"
 
 
 def _members(grant: Entry, lists: _Lists) -> dict[str, Any]:
     named = ("cert", "code", "agent", "gateway", "method", "target", "scope", "constraints")
-    times = {"signed_at": words.timestamp(grant["at"]), "ends_at": words.timestamp(grant["ends_at"])}
+    times = {"signed_at": words.date_time(grant["at"]), "ends_at": words.date_time(grant["ends_at"])}
     return {name: grant.get(name) for name in named} | times | {"taken_back": lists.has(grant["cert"])}
 
 

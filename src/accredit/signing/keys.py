@@ -93,7 +93,7 @@ def key_members(key: KeyFile) -> dict[str, object]:
     """Return a public key's JSON members."""
     members = key.to_dict()
     return {name: members[name] for name in ("kind", "name", "id", "public_key")} | {
-        "created_at": words.timestamp(key.created_at)
+        "created_at": words.date_time(key.created_at)
     }
 
 
@@ -103,5 +103,5 @@ def key_facts(key: KeyFile, now: int) -> list[tuple[str, str]]:
         ("name", key.name),
         ("kind", key.kind),
         ("id", key.id),
-        ("made", f"{words.relative(key.created_at, now)} ({words.timestamp(key.created_at)})"),
+        ("made", f"{words.relative(key.created_at, now)} ({words.date_time(key.created_at)})"),
     ]

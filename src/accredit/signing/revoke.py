@@ -185,7 +185,7 @@ def _report(change: ListChange, cert_id: str | None, place: tuple[str, str], key
     revoked = RevocationList.decode(change.after)
     is_new = change.after != change.before
     kind, where = place
-    updated = words.timestamp(revoked.updated_at)
+    updated = words.date_time(revoked.updated_at)
     print_result(
         {
             kind: where,

@@ -61,7 +61,7 @@ def _grants_of(key: HybridPublicKey) -> list[dict[str, str]]:
         {
             "certificate": str(each["cert"]),
             "agent": str(each.get("agent")),
-            "ends": words.timestamp(int(str(each["ends_at"]))),
+            "ends": words.date_time(int(str(each["ends_at"]))),
         }
         for each in signed
     ]

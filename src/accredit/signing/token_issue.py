@@ -87,7 +87,7 @@ def _members(grant: SessionGrant) -> dict[str, object]:
         "issuer": grant.issuer,
         "subject": grant.subject,
         "audience": grant.audience,
-        "expires_at": words.timestamp(grant.expires_at),
+        "expires_at": words.date_time(grant.expires_at),
         "jti": grant.token_id,
         "allowed_tools": grant.allowed_tools,
         "denied_tools": grant.denied_tools,
@@ -102,7 +102,7 @@ def _facts(grant: SessionGrant) -> list[tuple[str, str]]:
         ("audience", grant.audience),
         ("tools", tools_in_words(grant.allowed_tools, grant.denied_tools)),
         *([("session", grant.session)] if grant.session is not None else []),
-        ("ends", f"{words.relative(grant.expires_at, grant.issued_at)} ({words.timestamp(grant.expires_at)})"),
+        ("ends", f"{words.relative(grant.expires_at, grant.issued_at)} ({words.date_time(grant.expires_at)})"),
         ("token id", grant.token_id),
     ]
 

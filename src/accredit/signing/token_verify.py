@@ -87,7 +87,7 @@ def _report(token: VerifiedToken, now: int, checked: _Checked) -> None:
             "valid": True,
             "issuer": token.issuer,
             "subject": token.subject,
-            "expires_at": words.timestamp(token.expires_at),
+            "expires_at": words.date_time(token.expires_at),
             "jti": token.jti,
             "kid": token.kid,
             "scopes": sorted(token.scopes),
@@ -109,7 +109,7 @@ def _report(token: VerifiedToken, now: int, checked: _Checked) -> None:
             ("tools", tools_in_words(allowed, denied)),
             ("policy", _limit(token.policy_digest, "--policy", checked=checked.policy)),
             ("session", _limit(token.session, "--session", checked=checked.session)),
-            ("ends", f"{words.relative(token.expires_at, now)} ({words.timestamp(token.expires_at)})"),
+            ("ends", f"{words.relative(token.expires_at, now)} ({words.date_time(token.expires_at)})"),
         ]
     )
 

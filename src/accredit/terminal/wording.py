@@ -8,7 +8,7 @@ imitate other names.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from accredit.base.text import escape_text, json_ascii, several, timestamp
+from accredit.base.text import date_time, escape_text, json_ascii, several
 from accredit.limits import MAX_SAID_CHARS
 from accredit.policy import constraint_words
 from accredit.policy.constraint_words import UNITS, constraint
@@ -38,13 +38,13 @@ def ends(cert: DelegationCert, now: int) -> str:
     if cert.expires_at == UNTIL_REVOKED:
         return "until revoked"
     verb = "expired" if cert.expires_at < now else "expires"
-    return f"{verb} {relative(cert.expires_at, now)} ({timestamp(cert.expires_at)})"
+    return f"{verb} {relative(cert.expires_at, now)} ({date_time(cert.expires_at)})"
 
 
 def begins(cert: DelegationCert, now: int) -> str:
     """Return when a certificate begins."""
     verb = "will be valid" if cert.issued_at > now else "signed"
-    return f"{verb} {relative(cert.issued_at, now)} ({timestamp(cert.issued_at)})"
+    return f"{verb} {relative(cert.issued_at, now)} ({date_time(cert.issued_at)})"
 
 
 def verdict(result: VerifyResult) -> str:

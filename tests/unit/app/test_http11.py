@@ -316,3 +316,25 @@ async def test_what_is_left_of_a_body_that_was_answered_is_not_waited_for_longer
         dripping = asyncio.create_task(drip())
         assert await client.peer_closed()
         dripping.cancel()
+
+
+@pytest.mark.holds("app/connection")
+async def test_whoever_writes_to_a_client_that_is_gone_does_not_wait_for_it__for_ever() -> None:
+    ended: list[bool] = []
+
+    async def writes(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            return await app(scope, receive, send)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(64):
+            await send({"type": "http.response.body", "body": bytes(1 << 20), "more_body": True})
+        ended.append(True)
+        return await send({"type": "http.response.body"})
+
+    async with RunningGateway(writes) as server:
+        async with RawClient(server.port, buffer=1024) as client:
+            await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            connections: set[Any] = server.state.connections
+            await until(lambda: any(each.write_paused for each in connections))
+            assert not ended
+        await until(lambda: bool(ended))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accredit.base.files import PRIVATE_FOLDER, SHARED_FOLDER, beside, make_folder, open_file
+from accredit.base.files import PRIVATE_FOLDER, SHARED_FOLDER, beside, make_folder, open_file, open_locked
 from accredit.console.journal import Journal
 from accredit.console.names import set_name
 from accredit.errors import ConfigurationError
@@ -117,3 +117,17 @@ def test_what_names_no_file_has_nothing_beside_it(name: str) -> None:
 
 def test_what_lies_beside_a_file_is_in_its_folder() -> None:
     assert beside(Path("a/b.key"), "b.key.pub") == Path("a/b.key.pub")
+
+
+def test_a_lock_is_held_once__follows_no_link__and_is_free_when_it_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    held = open_locked(path)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(BlockingIOError):
+        open_locked(path)
+    assert len(os.listdir("/proc/self/fd")) == before
+    os.close(held)
+    os.close(open_locked(path, waits=True))
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(OSError, match="link"):
+        open_locked(tmp_path / "link")

@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.world.asked import GATEWAY, NOW, WORLD, a_message, a_request, an_ask
 
+from accredit.base.text import date_time
 from accredit.consent.asks import Ask, AskedGateway, AskedRefusal, Asker, ServerWords
 from accredit.consent.offers import choices, offers_for
 from accredit.console.desk import Choice, signed_certificate
-from accredit.console.views import Circumstances, describe, preview, timestamp
+from accredit.console.views import Circumstances, describe, preview
 from accredit.errors import AskError
 from accredit.pins.shown import visible_text
 
@@ -163,5 +164,5 @@ def test_of_what_can_t_be_allowed_here_there_is_no_choice() -> None:
 
 
 def test_a_time_of_no_year_is_shown_as_a_number__and_ends_no_page() -> None:
-    assert timestamp(0) == "1970-01-01T00:00:00Z"
-    assert timestamp(2**53) == f"{2**53} s after 1970"
+    assert date_time(0) == "1970-01-01T00:00:00Z"
+    assert date_time(2**53) == f"{2**53} s after 1970"

@@ -52,6 +52,8 @@ class Gateway:
         self.consent, self.revocations = Asking(), Known()
         self.visit: Visit
         self.before: Tokens | None = None
+        self.others: tuple[str, ...] = ()
+        """Other endpoints of the gateway."""
 
     @property
     def flows(self) -> Flows:
@@ -67,7 +69,7 @@ class Gateway:
             cert_cache=CertificateCache(),
         )
         settings, url = self.front.settings, self.front.endpoint
-        endpoints = {url: Endpoint(url, policy)}
+        endpoints = {each: Endpoint(each, policy) for each in (url, *self.others)}
         self.before = Tokens(settings, endpoints, self.consent, self.flows, self.revocations, self.before)
         return await self.before.give(Parameters({"client_id": CLAUDE, "resource": url, **fields}))
 
@@ -110,6 +112,35 @@ async def test_nobody_is_asked_for_a_refresh_token_that_another_client_brings(tr
     with pytest.raises(OAuthError, match="invalid_grant"):
         await gateway.give(grant_type="refresh_token", refresh_token=token, client_id=CHATGPT)
     assert gateway.consent.asked == 0
+    assert await gateway.refresh(token)
+
+
+@pytest.mark.holds("gateway/front/door/tokens", "code", "rotation")
+async def test_neither_a_code_nor_a_refresh_token_is_good_for_another_endpoint_of_the_gateway(trust: Trust) -> None:
+    """What a person let an app do at one server would let it in at all others."""
+    gateway = Gateway(trust)
+    other = gateway.front.settings.endpoint("/other")
+    gateway.others = (other,)
+    code = await gateway.code()
+    with pytest.raises(OAuthError, match="invalid_grant"):
+        await gateway.give(**code, resource=other)
+    token = (await gateway.give(**await gateway.code()))["refresh_token"]
+    with pytest.raises(OAuthError, match="invalid_grant"):
+        await gateway.give(grant_type="refresh_token", refresh_token=token, resource=other)
+    assert gateway.consent.asked == 0
+    assert await gateway.refresh(token)
+
+
+@pytest.mark.holds("gateway/front/door/tokens", "rotation")
+async def test_a_client_that_is_struck_from_the_list_renews_nothing__and_goes_on_once_it_is_back(trust: Trust) -> None:
+    gateway = Gateway(trust)
+    token = (await gateway.give(**await gateway.code()))["refresh_token"]
+    settings = gateway.front.settings
+    gateway.front.settings = replace(settings, clients=(CHATGPT,))
+    with pytest.raises(OAuthError, match="no longer let in"):
+        await gateway.refresh(token)
+    assert gateway.consent.asked == 0
+    gateway.front.settings = settings
     assert await gateway.refresh(token)
 
 

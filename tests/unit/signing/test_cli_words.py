@@ -36,7 +36,7 @@ pytestmark = pytest.mark.holds("terminal/wording")
     ],
 )
 def test_timestamps_are_rfc_3339_where_it_reaches(at: int, text: str) -> None:
-    assert words.timestamp(at) == text
+    assert words.date_time(at) == text
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ a database, the writer's session holds its lock (`stores.postgres.log_tables`), 
 
 import asyncio
 import contextlib
-import fcntl
 import os
 from pathlib import Path
 
 from msgspec import Struct
 
 from accredit.attest import LogKey
+from accredit.base.files import open_locked
 from accredit.errors import StoreUnavailable
 from accredit.limits import STORE_WAIT_SECONDS
 from accredit.stores.postgres.address import DatabaseAddress
@@ -110,18 +110,11 @@ def acquire(log_file: Path, writer: str, of: str = "writers") -> FileLock | None
     path = folder / writer
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except OSError:
-            os.close(descriptor)
-            raise
+        return FileLock(path, open_locked(path))
+    except BlockingIOError:
+        return None
     except OSError as error:
         raise StoreUnavailable(f"can't lock a file in {folder}: {error.strerror}") from None
-    return FileLock(path, descriptor)
 
 
 async def acquire_in_thread(log_file: Path, writer: str) -> FileLock | None:
