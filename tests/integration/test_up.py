@@ -293,6 +293,29 @@ def test_a_delegation_that_counts_no_more_is_told_with_the_command_that_signs_an
 
 
 @pytest.mark.holds("setup/up_hosts")
+def test_the_command_that_signs_another_delegation_is_whole_in_a_window__a_folded_one_would_not_run(
+    server: str, person: Newcomer
+) -> None:
+    with person.terminal(*person.words("--dry-run", server)) as terminal:
+        assert terminal.end() == 0, terminal.seen
+    copy = f"  cp {person.own}/owner.key.pub {person.work}/owner.key.pub"
+    assert copy in map(str.rstrip, terminal.seen.splitlines()), terminal.seen
+    with person.up(server) as up:
+        up.stop()
+    own = person.own
+    grant = ("grant", "--issuer", str(own / "owner.key"), "--agent", str(own / "agent.key.pub"), "--scope", "mcp:tool")
+    ends_soon = ("--expires", "1h", "--out", str(own / "delegation.json"), "--force")
+    done = person.run(*grant, *ends_soon, "--passphrase-file", str(person.secret))
+    assert done.returncode == 0, done.stderr
+    with person.terminal(*person.words(server)) as terminal:
+        terminal.wait_for("up: http")
+        terminal.types("\x03")
+        assert terminal.end() == 0, terminal.seen
+    (line,) = [each for each in terminal.seen.splitlines() if "accredit grant" in each]
+    assert line.startswith(f"  accredit grant --issuer {own / 'owner.key'} --agent"), terminal.seen
+    assert line.rstrip().endswith(f"--out {own / 'delegation.json'} --force")
+
+
 def test_a_host_that_is_found_is_offered__and_its_file_changes_only_with_a_yes(server: str, person: Newcomer) -> None:
     file = person.home / ".cursor" / "mcp.json"
     file.parent.mkdir()

@@ -226,11 +226,11 @@ def _grant(scope: str, caller: Caller, constraints: Sequence[str]) -> list[str]:
     length = duration(LIKE_SECONDS)
     uses = [] if "--rate" in constraints else ["--rate", f"{LIKE_CALLS}/{length}"]
     words += [*constraints, *uses, "--expires", length, "--out", out]
-    options = f"--delegation {shlex.quote(out)}"
+    options, named = f"--delegation {shlex.quote(out)}", shlex.quote(str(key))
     lines: list[str] = []
     if presenter is None:
-        lines.append(f"This agent has no key yet; make one: accredit keys new {key} --kind agent")
-        options = f"--key {key} {options}"
+        lines.append(f"This agent has no key yet; make one: accredit keys new {named} --kind agent")
+        options = f"--key {named} {options}"
     limit = f", and {_LIMIT} what they allow" if _LIMIT in constraints else ""
     lines.append(f"Whoever may allow it does so with this command, where PATH is their private key{limit}:")
     lines.append(f"  {shlex.join(words)}")

@@ -10,6 +10,7 @@
 
 import asyncio
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from os import environ
 from pathlib import Path
@@ -160,7 +161,7 @@ async def _check_running(client: httpx2.AsyncClient, url: str, file: Path | None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         untrusted = "CERTIFICATE" in str(error)
         why = "its certificate is not trusted" if untrusted else type(error).__name__
-        start = f"accredit serve --config {file}" if file is not None else "accredit serve"
+        start = f"accredit serve --config {shlex.quote(str(file))}" if file is not None else "accredit serve"
         remedy = f"start it with `{start}`, or name its endpoint with --url"
         raise ConfigurationError(
             f"no gateway answers at {url} ({why})",

@@ -95,7 +95,9 @@ def adopt_servers(wish: InstallOptions, config: Path, passphrase_file: Path | No
     old = read_host_file(file)
     if old is None:
         raise ConfigurationError(
-            f"there is no {file}: {host.name} has no servers of its own", "accredit install --list"
+            f"there is no {file}: {host.name} has no servers of its own",
+            "`accredit up -- COMMAND` protects a server and offers to put it there; `accredit install --list` names"
+            " the hosts of this machine",
         )
     folders = Folders(Places(os.environ).home, Path.cwd() if wish.project else None)
     with Progress(f"reading {file}"):
@@ -326,7 +328,8 @@ def _report(job: _Job, backup: Path | None) -> int:
     say_whole(f"what {job.host.name} had before, credentials included: {backup}", QUIET)
     say("")
     say("next:")
-    say_whole(f"  accredit up --config {config}    # where it runs already: accredit reload --config {config}")
+    named = shlex.quote(str(config))
+    say_whole(f"  accredit up --config {named}    # where it runs already: accredit reload --config {named}")
     say_whole(f"  and restart {job.host.name}. To undo this: accredit uninstall {job.host.name} --restore")
     return 0
 

@@ -123,8 +123,3 @@ def _plain_scopes(file: Path) -> tuple[str, ...]:
     except ConfigurationError:
         return ()
     return () if parents or leaf.constraints else leaf.scope
-
-
-def grant_message(fault: GrantFault, command: str) -> str:
-    """Return the message about a delegation that is invalid, or soon will be."""
-    return f"{'warning' if fault.is_bad else 'note'}: {fault.text}. To sign another: {command}"

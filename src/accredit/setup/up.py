@@ -43,7 +43,7 @@ from accredit.keys.files import exists_already
 from accredit.keys.places import DELEGATION, desk_sockets
 from accredit.refusals import oauth_hosts
 from accredit.setup.init import InitPlan, Prepared
-from accredit.setup.own_grant import fault_of_grant, grant_command, grant_message, sign_first
+from accredit.setup.own_grant import fault_of_grant, grant_command, sign_first
 from accredit.setup.own_keys import AGENT_KEY, OwnKey, Passphrases, kept_key, own_config_folder, person_key
 from accredit.setup.up_hosts import adopting_host, offer_hosts
 from accredit.setup.up_place import UpPlace, check_meant, found_place, is_known, named_place, remember, server_of
@@ -226,7 +226,8 @@ def _grant(wish: UpOptions, loaded: Loaded, person: OwnKey, agent: OwnKey, roots
     if fault is None:
         say(f"kept {out}")
     else:
-        tell(grant_message(fault, grant_command(file, person.path, agent.path, out, observes=observes)))
+        tell(f"{'warning' if fault.is_bad else 'note'}: {fault.text}. To sign another:")
+        tell(f"  {grant_command(file, person.path, agent.path, out, observes=observes)}")
     return False
 
 

@@ -18,7 +18,7 @@ from accredit.setup.own_grant import grant_command
 from accredit.setup.own_keys import AGENT_KEY, OWNER_KEY, has_person_key
 from accredit.setup.up_hosts import adopting_host, found_hosts, hosts_without, install_words
 from accredit.setup.up_place import UpPlace, is_known, server_of
-from accredit.terminal.output import QUIET, print_result, say
+from accredit.terminal.output import QUIET, print_result, say, say_whole
 
 
 class _Step(NamedTuple):
@@ -36,7 +36,7 @@ def print_plan(place: UpPlace) -> int:
     for step in steps:
         say(f"{'keep' if step.done else 'would'} {step.what}", QUIET if step.done else "")
         if step.command:
-            say(f"  {step.command}")
+            say_whole(f"  {step.command}")
     say("nothing was changed")
     return 0
 
@@ -62,9 +62,8 @@ def _files(place: UpPlace) -> Iterator[_Step]:
         yield _Step(str(path), done=True) if path.is_file() else _Step(f"make {path}{asked}", new)
     roots = _root_files(place)
     if not any(os.path.lexists(root) for root in roots):
-        yield _Step(
-            f"make you a root of the gateway: {roots[0]}", f"cp {shlex.quote(str(public_path(owner)))} {roots[0]}"
-        )
+        copy = one_line(shlex.join(["cp", str(public_path(owner)), str(roots[0])]))
+        yield _Step(f"make you a root of the gateway: {roots[0]}", copy)
     if not needs_agent:
         return
     if os.path.lexists(out):

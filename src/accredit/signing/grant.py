@@ -11,6 +11,7 @@ The checks are in this order. Signing comes last, so nothing that is refused is 
 
 import os
 import secrets
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -217,7 +218,7 @@ def _warn(request: GrantOptions, sensitive: tuple[str, ...]) -> None:
 def _remedy(request: GrantOptions) -> str:
     if request.parent is None:
         return "`accredit grant --help` shows how scopes and constraints are written"
-    return f"`accredit inspect {request.parent}` shows whom it is for, what it grants and until when"
+    return f"`accredit inspect {shlex.quote(str(request.parent))}` shows whom it is for, what it grants and until when"
 
 
 def _report(request: GrantOptions, parties: _Parties, cert: DelegationCert, now: int) -> None:

@@ -26,8 +26,8 @@ from accredit.terminal.passphrases import new_passphrase
 
 _NEXT = {
     "human": "name {0} as public_key_file under [[proofs.roots]] of a gateway, and sign with `accredit grant`",
-    "agent": "nothing is allowed to it yet; whoever may, signs: accredit grant --issuer PATH --agent {0} --scope SCOPE"
-    " --expires 30d --out delegation.json, where PATH is their private key",
+    "agent": "nothing is allowed to it yet; whoever may, signs with this, where PATH is their private key:\n"
+    "  accredit grant --issuer PATH --agent {0} --scope SCOPE --expires 30d --out delegation.json",
     "gateway": "name the private key as key_file under [attest]; give {0} to whoever checks the gateway's records",
 }
 
@@ -51,7 +51,8 @@ def run_new(
     print_result({**key_members(key.public()), "files": files})
     print_facts([*key_facts(key.public(), now), *((f"{half} key", file) for half, file in files.items())])
     if not is_for_programs():
-        tell(f"next: {_NEXT[kind].format(shlex.quote(files['public']))}")
+        for line in f"next: {_NEXT[kind].format(shlex.quote(files['public']))}".split("\n"):
+            tell(line)
 
 
 def _passphrase(key: PrivateKeyFile, file: Path | None, *, declined: bool) -> bytearray | None:

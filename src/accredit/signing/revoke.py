@@ -12,6 +12,7 @@ If a call has used the certificate, a prefix of its id is enough. So that only t
 import asyncio
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,7 +96,8 @@ def _check_options(
         raise ConfigurationError("CERT_ID: not a certificate's id", "`accredit inspect FILE` shows a delegation's ids")
     if cert_id is not None and os.path.lexists(cert_id):
         raise ConfigurationError(
-            f"CERT_ID: {cert_id} is a file", f"name a certificate's id; `accredit inspect {cert_id}` shows those in it"
+            f"CERT_ID: {cert_id} is a file",
+            f"name a certificate's id; `accredit inspect {shlex.quote(cert_id)}` shows those in it",
         )
     if (list_file is None) == (store is None):
         raise ConfigurationError("a list is either in a file (--list) or in a store (--store)", "name one of them")

@@ -1,5 +1,6 @@
 """Implements `accredit verify`: judges a proof as a gateway would, and names the step that failed."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -83,7 +84,7 @@ def _refuse_delegation(path: Path, data: bytes) -> None:
         return
     raise ConfigurationError(
         f"{path} is a delegation, and a proof is asked for",
-        f"`accredit inspect {path}` says what it grants and whether its signatures are good",
+        f"`accredit inspect {shlex.quote(str(path))}` says what it grants and whether its signatures are good",
     )
 
 

@@ -4,6 +4,7 @@ verified.
 A missing file of one list is an error (`MissingList`). So is a missing folder: a volume that was not mounted must not
 look like a list without entries. A store that does not exist yet has no lists, and that is not an error."""
 
+import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -51,7 +52,7 @@ class MissingList(StoreUnavailable):
         super().__init__(what)
         self.remedy = (
             "restore it; where there was none yet,"
-            f" `accredit revoke --list {path} --empty --issuer KEY` makes a signed one that is empty"
+            f" `accredit revoke --list {shlex.quote(str(path))} --empty --issuer KEY` makes a signed one that is empty"
         )
 
 

@@ -131,6 +131,20 @@ def test_what_programs_and_people_read_of_both_lists_stays_as_it_is(capsys: pyte
     assert capsys.readouterr().out == JSON
 
 
+def test_a_command_is_whole_in_a_narrow_window__what_is_copied_from_a_folded_one_would_not_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def narrow(_: object) -> int:
+        return 80
+
+    monkeypatch.setattr("accredit.terminal.output.width_of", narrow)
+    command = command_line("accredit", "grant", "--issuer", "/home/ada/a folder/owner.key", "--scope", "mcp:tool" * 9)
+    print_results([bad("keys", "it has ended " * 9, "sign another", command)], "findings", members, ("bad",))
+    said = capsys.readouterr().out.splitlines()
+    assert f"      {command}" in said
+    assert any(len(line) <= 80 and "  | " in line for line in said)  # the rest is folded
+
+
 LINES = {"files": ok("4 files"), "tls": no("none", "set it"), "clock": unknown("not told")}
 SHOWN = """\
 BAD   keys: open

@@ -172,6 +172,13 @@ def tells_apart(arguments: dict[str, object]) -> bool:
 META_LIKE = {"_meta", "name", "arguments", "task", "inputresponses", "requeststate"}
 
 
+@pytest.mark.parametrize("wide", ["9007199254740992", "-9007199254740993", "[[[18446744073709551616]]]"])
+def test_a_guarded_call_with_an_integer_beyond_2_53_is_refused__programs_would_round_it_differently(wide: str) -> None:
+    digest_of('{"name":"pay","arguments":{"amount":9007199254740991}}')
+    with pytest.raises(RequestError, match="an integer beyond 2"):
+        digest_of(f'{{"name":"pay","arguments":{{"amount":{wide}}}}}')
+
+
 def test_what_is_no_part_of_the_call_does_not_count_and_what_is_does() -> None:
     plain = digest_of('{"name":"pay","arguments":{"_meta":1}}')
     assert digest_of('{"_meta":{"progressToken":1,"ratify_proof":{}},"name":"pay","arguments":{"_meta":1}}') == plain

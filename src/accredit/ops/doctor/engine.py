@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from accredit.errors import AccreditError, ConfigurationError
 from accredit.limits import MAX_FINDING_CHARS
-from accredit.terminal.output import BAD, GOOD, QUIET, print_result, say
+from accredit.terminal.output import BAD, GOOD, QUIET, print_result, say, say_whole
 
 FAILURES = (AccreditError, OSError, ValueError, RuntimeError, MemoryError)
 """The exceptions after which a look counts as failed."""
@@ -112,8 +112,10 @@ def print_results(
     for each, state in zip(results, states, strict=True):
         mark, style, _ = _SHOWN[state]
         say(f"{mark}  {each.about}: {each.what}", style)
-        for more in filter(None, (each.remedy, each.command)):
-            say(f"      {more}")
+        if each.remedy:
+            say(f"      {each.remedy}")
+        if each.command:
+            say_whole(f"      {each.command}")
     say("")
     counted = [*counted, *([_LEFT_OUT] if _LEFT_OUT in counts else [])]
     say(", ".join(f"{counts[each]} {_SHOWN[each][2]}" for each in counted), QUIET if is_well else BAD)
