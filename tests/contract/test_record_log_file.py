@@ -15,6 +15,7 @@ from tests.world.running import run
 
 from accredit.attest import LogReport, Stored, recorded_params, verify_log
 from accredit.errors import AttestationError, StoreUnavailable
+from accredit.stores.audit_log.file_tables import LOG_TAIL_ENTRIES
 from accredit.stores.audit_log.pruning import prune
 from accredit.stores.audit_log.reader import LogFile
 
@@ -270,6 +271,27 @@ async def test_what_was_changed_is_never_signed_for__by_pruning_it(path: Path, s
     with pytest.raises(AttestationError):
         pruned(path, NOW_MS + 5_000)
     assert not verified(path).valid
+
+
+async def test_a_writer_that_was_idle_long_before_it_died_is_ended__and_not_told_of_as_one_of_which_something_is_gone(
+    path: Path,
+) -> None:
+    async with Log(path) as busy:
+        idle = Log(path)
+        await idle.call()
+        await idle.die()
+        await busy.call()
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(
+                "UPDATE log_entries SET entry = entry + ? WHERE writer = (SELECT max(writer) FROM log_entries)",
+                (3 * LOG_TAIL_ENTRIES,),
+            )
+        async with Log(path) as later:
+            await later.records.start()
+            assert later.records.unverified() is None
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("SELECT count(*) FROM log_writers WHERE over = 0").fetchone() == (1,)
+    assert verified(path).valid
 
 
 def test_a_log_of_another_gateway_is_not_taken_for_ours(path: Path) -> None:

@@ -7,7 +7,7 @@ The code makes as few statements as it can: each releases the interpreter's lock
 
 import itertools
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from accredit.stores.audit_log.tables import (
     ChainEnd,
     ChainMoved,
     NewEntry,
+    NewestEntry,
     OpenCall,
     OpenWriters,
     encode_members,
@@ -33,8 +34,8 @@ from accredit.stores.audit_log.tables import (
 from accredit.stores.sqlite.database import Database, Job
 
 LOG_TAIL_ENTRIES = 200_000
-"""How many entries, counted from the end of a log's file, are searched for the last one of a chain (0.2 s). That is
-enough: a dead writer is found within seconds, in which others add some 20,000 entries at most."""
+"""How many entries of a log's file one request searches for the last one of a dead writer's chain, the newest first
+(0.2 s). A writer that did nothing for long before it died has it further back."""
 ROWS_A_STATEMENT = 100
 """Rows inserted by one statement: SQLite before 3.32 accepts at most 999 values in one."""
 
@@ -47,6 +48,7 @@ _ADD = (
     " ON CONFLICT DO NOTHING"
 )
 _LAST_ENTRY = "SELECT coalesce(max(entry), 0) FROM log_entries"
+_BEFORE = "SELECT max(entry) FROM log_entries WHERE entry BETWEEN 1 AND ?"
 _INSERT = "INSERT INTO log_entries (entry, writer, number, key, payload, ed25519, ml_dsa_65, members, proof)"
 _MOVE_ON = "UPDATE log_writers SET records = ?, head = ?, checkpointed = ?, turn = ? WHERE writer = ?"
 _OPEN = "INSERT INTO log_open (call, writer, entry, resume)"
@@ -63,8 +65,7 @@ _ENTRY = f"w.name, e.number, k.id, {short('payload, ed25519, ml_dsa_65, members'
 _WITH_NAMES = "LEFT JOIN log_writers w ON w.writer = e.writer LEFT JOIN log_keys k ON k.key = e.key"
 _NEWEST = (
     f"SELECT {_ENTRY} FROM log_entries e {_WITH_NAMES}"
-    f" WHERE e.writer = ? AND e.entry > (SELECT max(entry) FROM log_entries) - {LOG_TAIL_ENTRIES}"
-    " ORDER BY e.entry DESC LIMIT 1"
+    " WHERE e.writer = ? AND e.entry > ? AND e.entry <= ? ORDER BY e.entry DESC LIMIT 1"
 )
 _AT = f"SELECT {_ENTRY} FROM log_entries e {_WITH_NAMES} WHERE e.entry = ?"
 _OPEN_CALLS = (
@@ -101,13 +102,21 @@ class FileTables:
 
     async def end_of(self, name: str) -> ChainEnd:
         """Return the end of a chain."""
-        end, _ = await self._found(name, newest=False)
-        return end
+        return await self._found(name, lambda connection, end: end)
 
-    async def newest_of(self, name: str) -> tuple[ChainEnd, Stored | None]:
-        """Return a chain's end and its newest entry, from one state of the file."""
-        end, row = await self._found(name, newest=True)
-        return end, entry_in(*row) if row is not None else None
+    async def newest_of(self, name: str, further: int | None = None) -> NewestEntry:
+        """Return a chain's end and its newest entry, from one state of the file, of `LOG_TAIL_ENTRIES` entries."""
+
+        def read(connection: sqlite3.Connection, end: ChainEnd) -> tuple[ChainEnd, Sequence[Any] | None, int | None]:
+            last = further if further is not None else connection.execute(_LAST_ENTRY).fetchone()[0]
+            before = max(last, 0) - LOG_TAIL_ENTRIES
+            row = connection.execute(_NEWEST, (end.writer, before, last)).fetchone()
+            if row is not None or end.records == 0:
+                return end, row, None
+            return end, None, connection.execute(_BEFORE, (before,)).fetchone()[0]
+
+        end, row, before = await self._found(name, read)
+        return NewestEntry(end, entry_in(*row) if row is not None else None, before)
 
     async def open_among(self, name: str, calls: Sequence[str]) -> set[str]:
         """Return which of these calls are open, and this writer's to close."""
@@ -146,17 +155,18 @@ class FileTables:
         """End a writer that has no open calls. If it has no records either, delete it."""
         return self._write(lambda connection: _end(connection, name))
 
-    async def _found(self, name: str, *, newest: bool) -> tuple[ChainEnd, Sequence[Any] | None]:
-        def read(connection: sqlite3.Connection) -> tuple[ChainEnd | None, Sequence[Any] | None]:
-            end = _read_end(connection, name)
-            row = connection.execute(_NEWEST, (end.writer,)).fetchone() if newest and end is not None else None
-            return end, row
+    async def _found(self, name: str, read: Callable[[sqlite3.Connection, ChainEnd], T]) -> T:
+        """Read something of a writer, whose row is made if it is not there."""
 
-        end, row = self._read(read)
-        if end is None:  # the file has replaced another one while that was open
+        def job(connection: sqlite3.Connection) -> tuple[T] | None:
+            end = _read_end(connection, name)
+            return None if end is None else (read(connection, end),)
+
+        found = self._read(job)
+        if found is None:  # the file has replaced another one while that was open
             await self.add_writer(name)
-            return await self._found(name, newest=newest)
-        return end, row
+            return await self._found(name, read)
+        return found[0]
 
     def _read_open(self, which: str, *values: object) -> list[OpenCall]:
         rows = self._read(lambda connection: connection.execute(f"{_OPEN_CALLS} {which}", values).fetchall())

@@ -110,10 +110,12 @@ class Closed(NamedTuple):
 
 
 class Signed(NamedTuple):
-    """The head of a chain, which a checkpoint now covers (None if there are no records), or why it was not signed."""
+    """The head of a chain, which a checkpoint now covers (None if there are no records), or why it was not signed. If
+    the chain's last entry was not found yet, `further` says where the search goes on."""
 
     head: Head | None
     fault: str = ""
+    further: int | None = None
 
 
 _decode_event = msgspec.msgpack.Decoder(Event).decode
@@ -131,7 +133,7 @@ class _OfWriter(Struct, frozen=True, tag=True):
         if remembered is not None:
             return remembered
         try:
-            end, newest = await tables.newest_of(self.writer)
+            end, newest, _ = await tables.newest_of(self.writer)
         except AttestationError:
             raise ChainTaken(self.writer) from None
         return author.go_on(end, newest)
@@ -270,13 +272,17 @@ class Sign(_OfWriter, frozen=True):
 
     chain: str
     now_ms: int
+    further: int | None = None
 
     async def run(self, tables: LogTables, author: Author) -> Signed:
         """Return the chain's head, or why it was not signed."""
         proved = await self._end(tables, author)
         if self.chain != self.writer:
             try:
-                proved = check_end(*await tables.newest_of(self.chain), author.keys)
+                end, newest, further = await tables.newest_of(self.chain, self.further)
+                if further is not None:
+                    return Signed(None, further=further)
+                proved = check_end(end, newest, author.keys)
             except AttestationError as error:
                 return Signed(None, str(error))
         end = proved.end

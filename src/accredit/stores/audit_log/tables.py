@@ -104,6 +104,15 @@ class OpenCall(NamedTuple):
     is_left: bool = False
 
 
+class NewestEntry(NamedTuple):
+    """A chain's end and its newest entry. If that was not found among the newest of a log, `further` is where the
+    search goes on, or None."""
+
+    end: ChainEnd
+    entry: Stored | None
+    further: int | None = None
+
+
 class OpenWriters(NamedTuple):
     """Writers that have not ended. `found` are those that may have died. `still` are those that were left open before
     and have not ended yet. `odd` is how many have invalid names."""
@@ -132,7 +141,7 @@ class LogTables(Protocol):
         """Return the end of a writer's chain, as its row has it. If the writer has no row, it is added."""
         ...
 
-    async def newest_of(self, name: str) -> tuple[ChainEnd, Stored | None]:
+    async def newest_of(self, name: str, further: int | None = None) -> NewestEntry:
         """Return the end as it is now, and the chain's newest entry. Raises `AttestationError` if that entry is
         damaged."""
         ...

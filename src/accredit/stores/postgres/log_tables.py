@@ -31,6 +31,7 @@ from accredit.stores.audit_log.tables import (
     ChainEnded,
     ChainMoved,
     NewEntry,
+    NewestEntry,
     OpenCall,
     OpenWriters,
     encode_members,
@@ -190,13 +191,13 @@ class DatabaseTables:
             return set(calls)
         return {row[0] for row in await self.connection.fetch(_OPEN_AMONG, name, calls)}
 
-    async def newest_of(self, name: str) -> tuple[ChainEnd, Stored | None]:
+    async def newest_of(self, name: str, further: int | None = None) -> NewestEntry:
         """Return the chain's end and its newest entry from one statement, so that they fit together."""
         await self.end_of(name)
         (row,) = await self.connection.fetch(_NEWEST, name)
         end, (writer, number, *entry) = ChainEnd(*row[:7]), row[7:]
         self._ends[name] = end
-        return end, None if number is None else entry_in(writer, number, *entry)
+        return NewestEntry(end, None if number is None else entry_in(writer, number, *entry))
 
     async def open_calls(self, name: str, after: str, most: int) -> Sequence[OpenCall]:
         """Return some of a writer's open calls."""
