@@ -279,8 +279,8 @@ async def test_a_writer_that_was_idle_long_before_it_died_is_ended__and_not_told
     async with Log(path) as busy:
         idle = Log(path)
         await idle.call()
-        await idle.die()
         await busy.call()
+        await idle.die()
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute(
                 "UPDATE log_entries SET entry = entry + ? WHERE writer = (SELECT max(writer) FROM log_entries)",
