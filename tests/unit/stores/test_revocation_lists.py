@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 import resource
+import shlex
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -136,7 +137,7 @@ def test_a_list_that_is_named_and_not_there_stops_the_start__and_the_remedy_make
     for path in (file, file.parent / "not mounted" / file.name):
         with pytest.raises(ConfigurationError, match="can't be read") as refused:
             loaded(path)
-        assert f"accredit revoke --list {path} --empty --issuer KEY" in refused.value.remedy
+        assert f"accredit revoke --list {shlex.quote(str(path))} --empty --issuer KEY" in refused.value.remedy
     put(file, signed())
     lists = loaded(file)
     assert run(revoked(lists, "one")) == []
