@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.world.ports import reserved_port
 from tests.world.postgres import SUPERUSER, programs, unprivileged
 
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.postgres.address import DatabaseHost
 from accredit.stores.postgres.driver import Connection, Row
 from accredit.stores.postgres.migration import migrate

@@ -29,7 +29,7 @@ MAX_TIMES_NGINX = {
     "32k-modern-x16": 4.0,
     "32k-structured-modern-x16": 4.0,
 }
-MAX_REST_BYTES = 48 * MIB
+MAX_REST_BYTES = 43 * MIB
 MAX_GROWTH_BYTES = MIB
 MAX_HUGE_BYTES = 48 * MIB
 """The bound that `[gateway] max_response_bytes` has by default, and 32 MiB."""

@@ -66,7 +66,7 @@ def test_functions_named_by_a_participle_are_counted__nouns_and_verbs_are_not(
     [
         "from accredit.stores import SqliteFile\na = isinstance(b, SqliteFile)\n",
         "from accredit import stores\na = isinstance(store_of(b), stores.InMemory | None)\n",
-        "from accredit.stores.opening import PostgresDatabase\nmatch a:\n    case PostgresDatabase():\n        pass\n",
+        "from accredit.stores.lasting import PostgresDatabase\nmatch a:\n    case PostgresDatabase():\n        pass\n",
         "from accredit.stores.audit_log.requests import FileLog as Log\na = issubclass(b, Log)\n",
         "from accredit.stores.audit_log import queue\na = isinstance(b, int | queue.QueuedRecords)\n",
     ],

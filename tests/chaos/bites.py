@@ -21,7 +21,7 @@ from accredit.base.clock import unix_seconds
 from accredit.errors import ChallengesFull, StoreUnavailable
 from accredit.ports import AuthorizationCode, Login, Spending
 from accredit.stores.door.steps import Door
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.postgres.store import PostgresStore
 from accredit.stores.runners import DatabaseRunner
 

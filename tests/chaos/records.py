@@ -21,7 +21,7 @@ from tests.world.postgres import SUPERUSER
 from tests.world.replicated import DATABASE, Replicated
 
 from accredit.attest import CallRecord, Outcome, Statement
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.postgres.address import DatabaseHost
 
 CLOSED_SECONDS = 100.0

@@ -10,7 +10,7 @@ from typing import Any
 from accredit.errors import AccreditError
 from accredit.ports import Spending
 from accredit.stores import runners
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.postgres import session
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.forgetting import CLOCK, DATABASE_KEEP_SECONDS

@@ -18,7 +18,7 @@ from tests.world.raw_server import RawServer
 
 from accredit.jsonrpc.methods import Era
 from accredit.keys import write_key
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.postgres.schema import VERSION
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("ops/store")]

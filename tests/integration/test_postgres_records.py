@@ -23,7 +23,7 @@ from tests.world.raw_server import Connection, RawServer, until
 
 from accredit.jsonrpc.methods import Era
 from accredit.keys import make_key, write_key
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 
 pytestmark = [
     pytest.mark.slow,

@@ -19,7 +19,7 @@ from tests.world.running import run
 
 from accredit.jsonrpc.methods import Era
 from accredit.keys import make_key, write_key
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("gateway/recording/resumable_calls")]
 

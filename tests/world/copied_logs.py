@@ -12,7 +12,7 @@ from tests.world.postgres import cluster, database_for
 
 from accredit.attest import Checkpoint, decode_statement
 from accredit.stores import LogStore, SqliteFile
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.log_reader import CHECKPOINT, NOTE, RECORD
 from accredit.stores.postgres.session import run_once

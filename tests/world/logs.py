@@ -31,7 +31,7 @@ from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.requests import AppendEvents, CheckWritable, LogExecutor, WriterRequest
 from accredit.stores.audit_log.writer import LogThread
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.postgres.address import DatabaseAddress
 
 T = TypeVar("T")

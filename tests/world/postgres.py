@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.postgres.address import DatabaseHost
 from accredit.stores.postgres.driver import Connection, Row
 from accredit.stores.postgres.migration import migrate

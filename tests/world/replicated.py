@@ -20,7 +20,7 @@ from typing import NamedTuple, Self
 from tests.world.ports import reserved_port
 from tests.world.postgres import SUPERUSER, guards, need_postgres, unprivileged
 
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.postgres.address import DatabaseHost
 from accredit.stores.postgres.migration import migrate
 

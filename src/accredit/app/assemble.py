@@ -7,7 +7,7 @@ own files and connections on first use.
 
 import logging
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from accredit.attest import Head, LogSigner
 from accredit.base.clock import unix_seconds
@@ -30,14 +30,15 @@ from accredit.gateway.settings import ProofSettings
 from accredit.gateway.upstream.http.sending import AccessTokensFor
 from accredit.ports import AccessTokens, AskStore, ClientSource, KeySets, People, ProofStore, TaskStore
 from accredit.rounds import KeyRing
-from accredit.stores import OpenStore, RevocationLists, StoreUrl, open_revocations
-from accredit.stores.audit_log.places import LogPlace
-from accredit.stores.audit_log.process import LogProcess
-from accredit.stores.audit_log.queue import QueuedRecords
-from accredit.stores.audit_log.requests import LogExecutor
-from accredit.stores.audit_log.writer import LogThread
-from accredit.stores.door.steps import Door
+from accredit.stores import open_revocations
 from accredit.tokens import AccessGrant
+
+if TYPE_CHECKING:  # what a gateway loads only if it has a store, or a log
+    from accredit.stores import OpenStore, RevocationLists, StoreUrl
+    from accredit.stores.audit_log.places import LogPlace
+    from accredit.stores.audit_log.queue import QueuedRecords
+    from accredit.stores.audit_log.requests import LogExecutor
+    from accredit.stores.door.steps import Door
 
 _logger = logging.getLogger("accredit.app")
 
@@ -57,13 +58,13 @@ def _people(idp: IdpSettings) -> People:
 class Ports(NamedTuple):
     """The adapters, each named after its port; None if it is not needed. The caller closes all but the revocations."""
 
-    store: OpenStore | None = None
-    revocations: RevocationLists | None = None
+    store: "OpenStore | None" = None
+    revocations: "RevocationLists | None" = None
     key_sets: KeySets | None = None
-    records: QueuedRecords | None = None
+    records: "QueuedRecords | None" = None
     tasks: TaskStore | None = None
     access_tokens: AccessTokensFor = _access_tokens
-    door: Door | None = None
+    door: "Door | None" = None
     asks: AskStore | None = None
     client_documents: ClientSource | None = None
     people: PeopleFor = _people
@@ -127,7 +128,7 @@ def _with_door(ports: Ports, loaded: Loaded, ring: KeyRing) -> Ports:
     )
 
 
-def _check_tables(store: StoreUrl, ports: Ports) -> None:
+def _check_tables(store: "StoreUrl", ports: Ports) -> None:
     """Check the store's tables, unless `_records` has done so."""
     if ports.records is None:
         store.check_tables()
@@ -148,6 +149,10 @@ def _load_libraries(loaded: Loaded, proofs: ProofSettings | None) -> None:
     sealing = loaded.config.cluster.keys_file or loaded.config.rounds.keys_file or loaded.config.oauth.enabled
     if loaded.config.tokens.mode != "off" or sealing:
         load("cryptography.hazmat.primitives.ciphers.aead", "cryptography.hazmat.primitives.kdf.hkdf")  # sessions' ids
+    if any(each.command for each in servers):
+        load("accredit.gateway.upstream.stdio.backend")
+    if loaded.config.gateway.merge:
+        load("accredit.gateway.upstream.merged.backend")
 
 
 def _key_sets(loaded: Loaded, before: KeySets | None) -> KeySets:
@@ -156,10 +161,12 @@ def _key_sets(loaded: Loaded, before: KeySets | None) -> KeySets:
     return IssuerKeys(build_key_sources(loaded), before=before if isinstance(before, IssuerKeys) else None)
 
 
-def _records(loaded: Loaded) -> QueuedRecords | None:
+def _records(loaded: Loaded) -> "QueuedRecords | None":
     mode = loaded.config.attest.mode
     if mode == "off":
         return None
+    from accredit.stores.audit_log.queue import QueuedRecords  # noqa: PLC0415 - only who keeps records needs the log
+
     durable = mode == "durable"
     store = store_of(loaded).lasting
     if store is None:
@@ -178,17 +185,20 @@ def _records(loaded: Loaded) -> QueuedRecords | None:
     )
 
 
-def _log_executor(place: LogPlace, signer: LogSigner) -> LogExecutor:
+def _log_executor(place: "LogPlace", signer: LogSigner) -> "LogExecutor":
     """Return the executor that writes the log. The gateway's own key signs in a separate process, as signing costs CPU.
     Another signer is used in a thread, as it mostly waits."""
+    from accredit.stores.audit_log.process import LogProcess  # noqa: PLC0415 - as above
+    from accredit.stores.audit_log.writer import LogThread  # noqa: PLC0415 - as above
+
     if signer.records is None:
         return LogProcess(place, signer, on_replaced=_report_replaced)
     return LogThread(place, signer)
 
 
 def revocation_lists(
-    loaded: Loaded, proofs: ProofSettings, store: StoreUrl, opened: ProofStore, before: RevocationLists | None
-) -> RevocationLists:
+    loaded: Loaded, proofs: ProofSettings, store: "StoreUrl", opened: ProofStore, before: "RevocationLists | None"
+) -> "RevocationLists":
     """Read the revocation lists that a configuration names; `before` is the previous adapter. Raises
     `ConfigurationError`."""
     named = loaded.config.proofs.revocation

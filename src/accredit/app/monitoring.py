@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
+from accredit import stores
 from accredit.app.admin import AdminApp, AdminListener
 from accredit.app.assemble import Ports
 from accredit.app.configured import Configured
@@ -19,7 +20,6 @@ from accredit.config import MonitoringSettings, policy_digest, store_of
 from accredit.errors import AccreditError
 from accredit.gateway.app import Gateway
 from accredit.keys import reading
-from accredit.stores import LogStore
 from accredit.telemetry import Board, Metrics, SpanQueue, Telemetry, Tracer
 from accredit.telemetry.export import Collector, Exporter
 from accredit.telemetry.tracing import RandomIds
@@ -73,7 +73,7 @@ class Monitoring:
         self._tls = False
         self._connections: Callable[[], int] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._log: LogStore | None = None
+        self._log: stores.LogStore | None = None
         self._asking: asyncio.Task[None] | None = None
 
     def watch(self, now: Configured | None, ports: Ports, gateway: Gateway | None = None) -> None:
@@ -151,7 +151,7 @@ class Monitoring:
                 metrics.breakers.set(left_out, (server.name,))
         self._timer = asyncio.get_running_loop().call_later(GAUGES_SECONDS, self._look)
 
-    async def _ask_for_sinks(self, store: LogStore) -> None:
+    async def _ask_for_sinks(self, store: "stores.LogStore") -> None:
         """Measure the lag of each of the log's sinks, again and again. A sink that was removed has no lag."""
         known = set[str]()
         while True:
@@ -163,7 +163,7 @@ class Monitoring:
             await asyncio.sleep(SINK_LAG_SECONDS)
 
 
-def _sink_lags(store: LogStore) -> dict[str, int]:
+def _sink_lags(store: "stores.LogStore") -> dict[str, int]:
     log = store.open_log()
     try:
         log.renew()

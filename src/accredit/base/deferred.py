@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from accredit.errors import ConfigurationError
@@ -85,17 +85,22 @@ def names_of(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
 
 
 class _Unopened(ModuleType):
-    """A package whose `__init__` has not run. It runs when a name from it is first needed."""
+    """A package whose `__init__` has not run. It runs when a name from it is first needed that is not in `_modules`."""
+
+    _modules: Mapping[str, str] = MappingProxyType({})
 
     def __getattr__(self, name: str) -> Any:
+        if name in self._modules:
+            return getattr(import_module(f"{self.__name__}.{self._modules[name]}"), name)
         self.__class__ = ModuleType  # pyright: ignore[reportAttributeAccessIssue] - it is one, as Python sees it
         if self.__spec__ is not None and self.__spec__.loader is not None:
             self.__spec__.loader.exec_module(self)
         return getattr(self, name)
 
 
-def leave_unopened(*names: str) -> None:
+def leave_unopened(*names: str, modules: Mapping[str, str] | None = None) -> None:
     """Let submodules of these packages be imported without running the packages' own `__init__`. Name parents first.
+    `modules` says in which submodule a name is that is needed of the package itself.
 
     Call it at a program's start, before there are threads. Packages that are loaded already stay as they are.
     """
@@ -106,6 +111,7 @@ def leave_unopened(*names: str) -> None:
         if spec is not None:
             package = sys.modules[name] = module_from_spec(spec)
             package.__class__ = _Unopened
+            vars(package)["_modules"] = modules or {}
             parent, _, own = name.rpartition(".")
             if parent:
                 setattr(sys.modules[parent], own, package)

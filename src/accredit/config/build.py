@@ -33,7 +33,6 @@ from accredit.config.tokens import build_tokens, resource_of
 from accredit.errors import ConfigurationError
 from accredit.gateway.merging import merged_pins, merged_settings
 from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream, RoundsSettings, StdioUpstream
-from accredit.gateway.upstream.stdio.child import find_program
 from accredit.keys import reading_alike
 from accredit.rounds import KeyRing
 
@@ -187,6 +186,8 @@ def _folder(loaded: Loaded) -> Path | None:
 
 
 def _stdio(command: list[str], env: Mapping[str, str], folder: Path | None, place: str) -> StdioUpstream:
+    from accredit.gateway.upstream.stdio.child import find_program  # noqa: PLC0415 - few gateways start their server
+
     program = command[0]
     if folder and os.path.dirname(program):
         program = str(folder / program)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from accredit import stores
 from accredit.config.load import Loaded
 from accredit.config.sources import secret_file
 from accredit.errors import ConfigurationError
@@ -24,10 +25,10 @@ from accredit.gateway.settings import RoundsSettings
 from accredit.keys import is_there
 from accredit.limits import MAX_KEY_FILE_BYTES, MAX_PASSWORD_BYTES, MAX_SPENT_IN_DATABASE
 from accredit.rounds import KeyRing, parse_keys
-from accredit.stores import PostgresDatabase, StoreUrl, parse_store_url
+from accredit.stores import parse_store_url
 
 
-def store_of(loaded: Loaded) -> StoreUrl:
+def store_of(loaded: Loaded) -> "stores.StoreUrl":
     """Return the store that is configured. Raises `ConfigurationError`."""
     store = loaded.config.store
     url = parse_store_url(store.url, loaded.folder_of(("store", "url")))
@@ -59,7 +60,7 @@ def check_workers_share(loaded: Loaded, workers: int, what: str) -> None:
         )
 
 
-def _with_password(url: PostgresDatabase, loaded: Loaded) -> PostgresDatabase:
+def _with_password(url: "stores.PostgresDatabase", loaded: Loaded) -> "stores.PostgresDatabase":
     password = loaded.config.store.password
     if password is None:
         return url

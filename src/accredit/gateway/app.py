@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, structs
 
+from accredit import stores
 from accredit.base.steps import Steps
 from accredit.consent.desk_requests import ASKS_PATH
 from accredit.errors import ConfigurationError
@@ -38,7 +39,6 @@ from accredit.gateway.turns import current_server
 from accredit.gateway.upstream.http.sending import AccessTokensFor
 from accredit.policy import Policy
 from accredit.ports import AskStore, ClientSource, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
-from accredit.stores import Tasks
 from accredit.telemetry import Telemetry
 from accredit.telemetry.tracing import set_current_message
 
@@ -84,7 +84,7 @@ def create_app(
     """
     servers = _servers(upstream)
     if any(each.guards or each.observes for each in servers) and tasks is None:
-        tasks = Tasks()
+        tasks = stores.Tasks()
     ports = (store, revocations, key_sets, records, tasks, on_tools, access_tokens)
     counters = Counters()
     if telemetry is not None:

@@ -9,10 +9,11 @@ kept, with all their state. The other settings take effect at once.
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Raw
 
+from accredit.base.deferred import Deferred
 from accredit.base.steps import Steps
 from accredit.errors import ConfigurationError, MissingToken
 from accredit.gateway.admission.bearer import Bearer, bearer_for
@@ -38,13 +39,19 @@ from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.http.relay import HttpRelay
 from accredit.gateway.upstream.http.sending import AccessTokensFor
 from accredit.gateway.upstream.measured import MeasuredBackend
-from accredit.gateway.upstream.merged.backend import MergedBackend, MergedPins
-from accredit.gateway.upstream.merged.members import MergedMember
 from accredit.gateway.upstream.reply import Backend
-from accredit.gateway.upstream.stdio.backend import StdioBackend
 from accredit.ports import AskStore, ClientSource, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.telemetry import Meter, Names, Telemetry, Transports
 from accredit.tokens import challenge
+
+if TYPE_CHECKING:
+    from accredit.gateway.upstream.merged import backend as merged
+    from accredit.gateway.upstream.merged import members
+    from accredit.gateway.upstream.stdio import backend as stdio
+else:  # a gateway in front of one server that speaks HTTP needs none of them, and they take a megabyte
+    merged = Deferred("accredit.gateway.upstream.merged.backend")
+    members = Deferred("accredit.gateway.upstream.merged.members")
+    stdio = Deferred("accredit.gateway.upstream.stdio.backend")
 
 
 class Shared(NamedTuple):
@@ -124,8 +131,8 @@ class Server:
         self._gate = gate
         self._http: HttpRelay | None = None
         self._sse: LegacySse | None = None
-        self._stdio: StdioBackend | None = None
-        self._merged_backend: MergedBackend | None = None
+        self._stdio: stdio.StdioBackend | None = None
+        self._merged_backend: merged.MergedBackend | None = None
         self.backend = self._measured(self._reach(settings, before, shared.access_tokens))
         self.endpoint = Endpoint(settings, gate, self.backend, self.authenticator, self._meter)
 
@@ -149,11 +156,11 @@ class Server:
         if isinstance(upstream, StdioUpstream):
             self._stdio = before._stdio if before is not None else None
             if self._stdio is None:
-                self._stdio = StdioBackend(settings, upstream, counters, directory, self._parts)
+                self._stdio = stdio.StdioBackend(settings, upstream, counters, directory, self._parts)
             return self._stdio
         if isinstance(upstream, MergedUpstream):
             known = before._merged_backend if before is not None else None
-            self._merged_backend = MergedBackend(settings, self._merged, counters, known)
+            self._merged_backend = merged.MergedBackend(settings, self._merged, counters, known)
             return self._merged_backend
         self._http = HttpRelay(
             settings,
@@ -177,10 +184,10 @@ class Server:
         return self._http
 
     @property
-    def _merged(self) -> dict[str, MergedMember]:
+    def _merged(self) -> "dict[str, members.MergedMember]":
         """The servers that are merged, by name, in the form that the merged backend uses."""
         return {
-            name: MergedMember(
+            name: members.MergedMember(
                 name,
                 each.backend,
                 each.rooms,
@@ -192,10 +199,11 @@ class Server:
             for name, each in self._members.items()
         }
 
-    def _merged_pins(self, settings: GatewaySettings, counters: Counters) -> MergedPins | None:
+    def _merged_pins(self, settings: GatewaySettings, counters: Counters) -> "merged.MergedPins | None":
         """Return the check of the merged servers' tool definitions, or None if they are not pinned."""
-        is_merged = isinstance(settings.upstream, MergedUpstream)
-        return MergedPins(settings.pins, counters, self._merged) if is_merged and settings.pins is not None else None
+        if settings.pins is None or not isinstance(settings.upstream, MergedUpstream):
+            return None
+        return merged.MergedPins(settings.pins, counters, self._merged)
 
     def _goes_on(self, before: "Server") -> bool:
         """Return whether `before` reached its server in the same way, so that its connections can be kept."""

@@ -3,25 +3,22 @@
 `rules` holds the rules that all kinds of store share. The kinds are `memory`, `sqlite` and `postgres`
 (`ports.ProofStore`). The same in all kinds of store are `tasks` (`ports.TaskStore`), `door`, the front door's memory
 (`ports.DoorStore`), and `asks`, which wait for a person (`ports.AskStore`); `runners` runs their statements. `opening`
-parses a store's URL and opens the store. `minted` makes challenges; `revocation` reads signed lists
+parses a store's URL, `kinds` and `lasting` open the store. `minted` makes challenges; `revocation` reads signed lists
 (`ports.Revocations`); `audit_log` is the log of records (`ports.Records`).
 """
 
-from accredit.stores.memory import MemoryStore
-from accredit.stores.opening import (
-    InMemory,
-    LogStore,
-    OpenStore,
-    PostgresDatabase,
-    SqliteFile,
-    StoreUrl,
-    open_revocations,
-    parse_store_url,
-    store_url_fault,
-)
-from accredit.stores.revocation import RevocationLists
-from accredit.stores.sqlite.store import SqliteStore
-from accredit.stores.tasks import Tasks
+import typing
+
+from accredit.base.deferred import names_of as _names_of
+from accredit.stores.kinds import InMemory
+from accredit.stores.opening import open_revocations, parse_store_url, store_url_fault
+
+if typing.TYPE_CHECKING:
+    from accredit.stores.lasting import LogStore, OpenStore, PostgresDatabase, SqliteFile, StoreUrl
+    from accredit.stores.memory import MemoryStore
+    from accredit.stores.revocation import RevocationLists
+    from accredit.stores.sqlite.store import SqliteStore
+    from accredit.stores.tasks import Tasks
 
 __all__ = [
     "InMemory",
@@ -38,3 +35,19 @@ __all__ = [
     "parse_store_url",
     "store_url_fault",
 ]
+
+# Imported on first use: a gateway that keeps nothing between calls needs none of them.
+__getattr__ = _names_of(
+    __name__,
+    {
+        "LogStore": "lasting",
+        "MemoryStore": "memory",
+        "OpenStore": "lasting",
+        "PostgresDatabase": "lasting",
+        "RevocationLists": "revocation",
+        "SqliteFile": "lasting",
+        "SqliteStore": "sqlite.store",
+        "StoreUrl": "lasting",
+        "Tasks": "tasks",
+    },
+)

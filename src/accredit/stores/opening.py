@@ -1,60 +1,24 @@
-"""Parses a store's URL, and opens the store.
+"""Parses a store's URL, and reads the revocation lists of a store."""
 
-A store opens its file, or its connection, on first use, after processes have forked. Only two things are read at once:
-revocation lists, and whether a database has our tables.
-
-To add a kind of store, add a class to `StoreUrl`. All other code asks a store's methods what it can do, and never looks
-at its class.
-"""
-
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from shutil import disk_usage
-from socket import gethostname
-from typing import ClassVar
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import asdict
 
-from accredit.attest import LogKey, LogSigner
-from accredit.base.addresses import is_loopback_host
-from accredit.base.clock import unix_ms
-from accredit.errors import ConfigurationError, StoreUnavailable
+from accredit.base.deferred import Deferred
+from accredit.errors import ConfigurationError
 from accredit.ports import ProofStore
 from accredit.ratify import HybridPublicKey
-from accredit.rounds.sealing import KeyRing
-from accredit.stores.asks import Asks
-from accredit.stores.audit_log.author import Keys
-from accredit.stores.audit_log.file_sink import FileSink
-from accredit.stores.audit_log.places import LOG_SILENT_SECONDS, DatabaseLog, FileLog, LogPlace
-from accredit.stores.audit_log.pruning import PruneReport, prune
-from accredit.stores.audit_log.reader import LogFile
-from accredit.stores.audit_log.reading import LogReader
-from accredit.stores.audit_log.shipping import Sink
-from accredit.stores.door.steps import Door
-from accredit.stores.memory import MemoryStore
-from accredit.stores.postgres.address import SCHEME, DatabaseAddress, parse_address
-from accredit.stores.postgres.condition import DatabaseCondition, read_condition
-from accredit.stores.postgres.driver import require_driver
-from accredit.stores.postgres.forgetting import CLOCK
-from accredit.stores.postgres.log_pruning import prune as prune_in_database
-from accredit.stores.postgres.log_reader import LogDatabase
-from accredit.stores.postgres.log_sink import DatabaseSink
-from accredit.stores.postgres.migration import status
-from accredit.stores.postgres.revocation_lists import DatabaseLists
-from accredit.stores.postgres.revocation_lists import change_list as change_list_in_database
-from accredit.stores.postgres.revocation_lists import read_lists as read_lists_of_database
-from accredit.stores.postgres.store import PostgresStore
-from accredit.stores.revocation import RevocationLists
-from accredit.stores.rules import NEVER, DiskSpace, FoundList, ListChange, SchemaState
-from accredit.stores.runners import DatabaseRunner, Runner, SqliteRunner
-from accredit.stores.sqlite.revocation_lists import change_list, read_lists, read_untouched_lists
-from accredit.stores.sqlite.schema import SCHEMA
-from accredit.stores.sqlite.store import SqliteStore
-from accredit.stores.sqlite.untouched import damage_error, find_damage, is_still, schema_version
-from accredit.stores.tasks import Tasks
+from accredit.stores.kinds import InMemory
+from accredit.stores.postgres.address import SCHEME, parse_address
+
+if TYPE_CHECKING:
+    from accredit.stores import lasting, revocation
+    from accredit.stores.postgres import driver
+else:  # a gateway that keeps nothing between calls does without them, and they take 3 MiB
+    lasting, revocation = Deferred("accredit.stores.lasting"), Deferred("accredit.stores.revocation")
+    driver = Deferred("accredit.stores.postgres.driver")
 
 _MEMORY = "memory:"
 _SQLITE = "sqlite:///"
@@ -62,271 +26,6 @@ _REMEDY = (
     "write memory: for one process, sqlite:///FILE for all processes of this machine, or postgresql://USER@HOST/DATABASE"
     " for many machines"
 )
-_MIGRATE = "accredit store migrate makes the tables, and needs a user who may"
-
-_NEWER = "install the accredit that made them, or restore what there was before"
-_ENCRYPTED = ("require", "verify-ca", "verify-full")
-"""The values of `sslmode` that guarantee encryption. With the other values, an attacker on the path can turn it off."""
-
-
-class _Store(Struct, frozen=True):
-    """The interface of every kind of store. These defaults are for a store in memory; the other kinds override them."""
-
-    is_shared: ClassVar[bool] = False
-    """Whether gateways on several machines can share the store."""
-
-    @property
-    def lasting(self) -> "LogStore | None":
-        """The store itself if it outlives processes, and so may have a log and revocation lists; else None."""
-
-    @property
-    def file(self) -> Path | None:
-        """The store's file on this machine, or None."""
-
-    @property
-    def as_database(self) -> "PostgresDatabase | None":
-        """The store itself if it is a database, else None."""
-
-    @property
-    def unencrypted_host(self) -> str | None:
-        """A host on another machine to which connections may be without TLS, or None."""
-
-    def runner(self, lock: str) -> Runner | None:
-        """Return what runs statements on the store, or None. Those that write wait for each other if they have the same
-        `lock`, a name."""
-
-    def open_tasks(self) -> Tasks:
-        """Open the memory of tasks."""
-        return Tasks(self.runner("accredit tasks"))
-
-    def open_door(self, ring: KeyRing) -> Door:
-        """Open the memory of the front door, which is sealed with these keys."""
-        return Door(ring, self.runner("accredit door"))
-
-    def open_asks(self) -> Asks:
-        """Open the memory of asks that wait for a person."""
-        return Asks(self.runner("accredit hold ask"))
-
-    def schema_state(self) -> SchemaState | None:
-        """Return the version of the store's tables, or None if it has none. Blocking; changes nothing. Raises
-        `StoreUnavailable`."""
-
-    def condition(self) -> DatabaseCondition | None:
-        """Return the condition of the store's database, or None. Blocking. Raises `StoreUnavailable`."""
-
-    def log_bytes(self) -> int | None:
-        """Return the size of the store's file, with what is still in its write-ahead log; or None."""
-
-    def damage(self) -> ConfigurationError | None:
-        """Return the error for a store whose file is damaged, anywhere in it; else None. Reads the whole file."""
-
-    def disk_space(self) -> DiskSpace | None:
-        """Return the size and the free space of the disk with the store's file. Return None if there is no such disk on
-        this machine. Raises `OSError`."""
-
-    def check_tables(self) -> None:
-        """Check that a database, if it answers, has tables that this version can use, and that a file is not damaged.
-        Blocking. Raises `ConfigurationError`."""
-
-    def list_source(self, opened: ProofStore) -> Path | DatabaseLists | None:
-        """Return where the revocation lists of the opened store are, or None."""
-
-
-class InMemory(_Store, frozen=True):
-    """`memory:`, a store of this process alone."""
-
-    def open(self, since: int = NEVER) -> MemoryStore:
-        """Open the memory of challenges and uses. A new one knows only the challenges that were spent after `since`."""
-        return MemoryStore(since=since)
-
-
-class SqliteFile(_Store, frozen=True):
-    """`sqlite:///FILE`, a store for all processes of this machine. The file may not exist yet; its folder does."""
-
-    path: Path
-
-    @property
-    def name(self) -> str:
-        """The file, for people and logs."""
-        return str(self.path)
-
-    @property
-    def lasting(self) -> "SqliteFile":
-        """Itself."""
-        return self
-
-    @property
-    def file(self) -> Path:
-        """The file."""
-        return self.path
-
-    def open(self, since: int = NEVER) -> SqliteStore:
-        """Open the memory of challenges and uses, as `InMemory.open` does."""
-        return SqliteStore(self.path, since=since)
-
-    def runner(self, lock: str) -> Runner:
-        """Return the runner of statements on the file."""
-        return SqliteRunner(self.path)
-
-    def open_log(self, patience: float | None = None, *, untouched: bool = False) -> LogReader:
-        """Return a reader of the log. With `untouched`, nothing is created beside the file."""
-        return LogFile(self.path, still=untouched and is_still(self.path))
-
-    def open_sink(self, name: str) -> Sink:
-        """Return the sink of the log that has this name."""
-        return FileSink(self.path, name)
-
-    def log_place(self, gateway: str, trusted: tuple[LogKey, ...], *, durable: bool) -> LogPlace:
-        """Return where a gateway's log is written. `trusted` are the keys whose signatures in the log are believed."""
-        return FileLog(self.path, "FULL" if durable else "NORMAL", gateway, trusted)
-
-    def log_bytes(self) -> int:
-        """Return the size of the file, with what is still in its write-ahead log."""
-        total = 0
-        for path in (self.path, self.path.with_name(f"{self.path.name}-wal")):
-            with suppress(OSError):
-                total += path.stat().st_size
-        return total
-
-    def schema_state(self) -> SchemaState:
-        """Return the version of the file's tables."""
-        found = schema_version(self.path) if os.path.lexists(self.path) else None
-        return SchemaState(found, len(SCHEMA))
-
-    def damage(self) -> ConfigurationError | None:
-        """Return the error for a damaged file."""
-        found = find_damage(self.path, None)
-        return damage_error(self.path, found) if found is not None else None
-
-    def check_tables(self) -> None:
-        """Look for damage, for a bounded time. Raises `ConfigurationError`."""
-        try:
-            found = find_damage(self.path)
-        except StoreUnavailable:  # no regular file: whoever opens it says so
-            return
-        if found is not None:
-            raise damage_error(self.path, found)
-
-    def disk_space(self) -> DiskSpace:
-        """Return the size and the free space of the disk where the file is, or will be. Raises `OSError`."""
-        found = disk_usage(self.path.parent)
-        return DiskSpace(found.free, found.total)
-
-    def prune(
-        self, signer: LogSigner, trusted: Keys, before_ms: int, on_progress: Callable[[int], None]
-    ) -> PruneReport:
-        """Prune the log as `audit_log.pruning.prune` does."""
-        return prune(self.path, signer, before_ms=before_ms, now_ms=unix_ms(), on_progress=on_progress, trusted=trusted)
-
-    def list_source(self, opened: ProofStore) -> Path:
-        """Return the path of the store's file: it also holds the revocation lists."""
-        return self.path
-
-    def read_lists(self, *, untouched: bool = False) -> Sequence[FoundList]:
-        """Return the revocation lists as they are, unverified. With `untouched`, the file and its folder stay as they
-        are. Blocking. Raises `StoreUnavailable`."""
-        if untouched:
-            return read_untouched_lists(self.path) if os.path.lexists(self.path) else ()
-        return read_lists(self.path) if self.path.exists() else ()
-
-    def change_list(self, issuer_id: str, change: Callable[[bytes | None], bytes]) -> ListChange:
-        """Replace an issuer's list by what `change` returns for it. Blocking. Raises `StoreUnavailable`."""
-        return change_list(self.path, issuer_id, change)
-
-
-class PostgresDatabase(DatabaseAddress, _Store, frozen=True):
-    """`postgresql://...`, a store for all machines that can reach one of `hosts`."""
-
-    is_shared: ClassVar[bool] = True
-
-    @property
-    def lasting(self) -> "PostgresDatabase":
-        """Itself."""
-        return self
-
-    @property
-    def as_database(self) -> "PostgresDatabase":
-        """Itself."""
-        return self
-
-    @property
-    def unencrypted_host(self) -> str | None:
-        """A host on another machine to which connections may be without TLS, or None."""
-        elsewhere = (each.name for each in self.hosts if not (each.name[0] == "/" or is_loopback_host(each.name)))
-        return None if dict(self.tls).get("sslmode") in _ENCRYPTED else next(elsewhere, None)
-
-    def open(self, since: int = NEVER) -> PostgresStore:
-        """Open the memory of challenges and uses. `since` is not used, as the database records by its own clock since
-        when it knows spent challenges."""
-        return PostgresStore(self, since=CLOCK)
-
-    def runner(self, lock: str) -> Runner:
-        """Return the runner of statements on the database."""
-        return DatabaseRunner(self, lock)
-
-    def open_log(self, patience: float | None = None, *, untouched: bool = False) -> LogReader:
-        """Return a reader of the log. `patience` is how many seconds a statement may take at most; None sets no
-        limit."""
-        return LogDatabase(self, patience=patience)
-
-    def open_sink(self, name: str) -> Sink:
-        """Return the sink of the log that has this name."""
-        return DatabaseSink(self, name)
-
-    def log_place(self, gateway: str, trusted: tuple[LogKey, ...], *, durable: bool) -> LogPlace:
-        """Return where a gateway's log is written. `trusted` are the keys whose signatures in the log are believed."""
-        return DatabaseLog(self, gateway, gethostname(), LOG_SILENT_SECONDS, trusted)
-
-    def prune(
-        self, signer: LogSigner, trusted: Keys, before_ms: int, on_progress: Callable[[int], None]
-    ) -> PruneReport:
-        """Prune the log as `log_pruning.prune` does."""
-        return prune_in_database(
-            self, signer, before_ms=before_ms, now_ms=unix_ms(), on_progress=on_progress, trusted=trusted
-        )
-
-    def schema_state(self) -> SchemaState:
-        """Return the version of the database's tables."""
-        return status(self)
-
-    def condition(self) -> DatabaseCondition:
-        """Return the database's condition."""
-        return read_condition(self)
-
-    def check_tables(self) -> None:
-        """Check that the database, if it answers, has tables that this version can use. Blocking. Raises
-        `ConfigurationError`."""
-        try:
-            there = status(self)
-        except StoreUnavailable:
-            return  # it may be back soon: calls are refused until then
-        if not there.serves:
-            found, known = there.found, there.known
-            tables = "no tables of accredit" if found is None else f"tables of schema {found}, where {known} is known"
-            is_newer = found is not None and found > known
-            raise ConfigurationError(f"store.url: {self.name} has {tables}", _NEWER if is_newer else _MIGRATE)
-
-    def list_source(self, opened: ProofStore) -> DatabaseLists | None:
-        """Return the database's revocation lists, which are read over the opened store's connection; or None."""
-        return DatabaseLists(self, opened.worker) if isinstance(opened, PostgresStore) else None
-
-    def read_lists(self, *, untouched: bool = False) -> Sequence[FoundList]:
-        """Return the revocation lists as they are, unverified. Blocking. Raises `StoreUnavailable`."""
-        return read_lists_of_database(self)
-
-    def change_list(self, issuer_id: str, change: Callable[[bytes | None], bytes]) -> ListChange:
-        """Replace an issuer's list by what `change` returns for it. Blocking. Raises `StoreUnavailable`."""
-        return change_list_in_database(self, issuer_id, change)
-
-
-OpenStore = MemoryStore | SqliteStore | PostgresStore
-"""An opened store. Its `skew_seconds` are None if it uses this machine's clock."""
-
-LogStore = SqliteFile | PostgresDatabase
-"""A store that can have a log."""
-
-StoreUrl = InMemory | LogStore
-"""A store of challenges, uses and tasks, and perhaps of records and revocation lists."""
 
 
 def store_url_fault(url: str) -> str | None:
@@ -342,13 +41,13 @@ def store_url_fault(url: str) -> str | None:
     return None
 
 
-def parse_store_url(url: str, folder: Path) -> StoreUrl:
+def parse_store_url(url: str, folder: Path) -> "lasting.StoreUrl":
     """Parse a store's URL; a file's path is relative to `folder`. Raises `ConfigurationError`."""
     if url == _MEMORY:
         return InMemory()
     if url.startswith(SCHEME):
-        require_driver()
-        return PostgresDatabase(**asdict(parse_address(url)))
+        driver.require_driver()
+        return lasting.PostgresDatabase(**asdict(parse_address(url)))
     name = url.removeprefix(_SQLITE)
     if name == url:
         scheme = url.partition(":")[0]
@@ -358,19 +57,19 @@ def parse_store_url(url: str, folder: Path) -> StoreUrl:
     path = folder / name
     if not path.parent.is_dir():
         raise ConfigurationError(f"store.url: there is no folder {path.parent}", "make it, or name another file")
-    return SqliteFile(path)
+    return lasting.SqliteFile(path)
 
 
 def open_revocations(
-    url: StoreUrl,
+    url: "lasting.StoreUrl",
     opened: ProofStore,
     files: Iterable[Path],
     keys: Mapping[str, HybridPublicKey],
     on_problem: Callable[[str], None],
-    before: RevocationLists | None = None,
-) -> RevocationLists:
+    before: "revocation.RevocationLists | None" = None,
+) -> "revocation.RevocationLists":
     """Return the revocation lists in `files` and in the opened store, after reading them. `before` is the object that
     had the lists until now, if any. Raises `ConfigurationError`."""
-    lists = RevocationLists(files, keys, store=url.list_source(opened), on_problem=on_problem, before=before)
+    lists = revocation.RevocationLists(files, keys, store=url.list_source(opened), on_problem=on_problem, before=before)
     lists.load()
     return lists

@@ -47,6 +47,16 @@ def test_it_is_whole_for_whoever_asks_for_what_was_left_out(package: Path) -> No
     )
 
 
+def test_a_name_whose_module_is_known_opens_nothing(package: Path) -> None:
+    run(
+        "import sys; from accredit.base.deferred import leave_unopened\n"
+        "leave_unopened('outer', 'outer.inner', modules={'PART': 'part'})\n"
+        "from outer.inner import PART\n"
+        "assert PART == 1 and 'outer.much' not in sys.modules\n",
+        package,
+    )
+
+
 @pytest.mark.slow
 def test_the_official_sdk_is_whole__too(tmp_path: Path) -> None:
     run(

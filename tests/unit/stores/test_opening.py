@@ -7,7 +7,11 @@ import pytest
 from accredit.errors import ConfigurationError
 from accredit.stores import InMemory, MemoryStore, SqliteStore, parse_store_url
 
-pytestmark = pytest.mark.holds("stores/opening")
+pytestmark = [
+    pytest.mark.holds("stores/opening"),
+    pytest.mark.holds("stores/kinds"),
+    pytest.mark.holds("stores/lasting"),
+]
 
 
 def test_the_store_in_memory(tmp_path: Path) -> None:

@@ -50,7 +50,6 @@ from accredit.errors import ConfigurationError
 from accredit.gateway import Gateway, GatewaySettings, HttpUpstream, StdioUpstream, create_app
 from accredit.gateway.front.bootstrap import PATH
 from accredit.gateway.front.legacy_sse import SSE_PATH
-from accredit.gateway.front.wrap import run
 from accredit.gateway.settings import ApiUpstream, BootstrapSettings
 from accredit.keys import ReadFiles, reading, write_file
 from accredit.limits import CONNECT_SECONDS
@@ -238,6 +237,8 @@ def _path(settings: GatewaySettings) -> str:
 
 def _run_wrap(loaded: Loaded, server: str | None, *, log_level: LogLevel, log_format: LogFormat) -> int:
     """Run `accredit wrap` until its input ends; return the exit code. Raises `ConfigurationError`."""
+    from accredit.gateway.front.wrap import run  # noqa: PLC0415 - `serve` does without it
+
     settings = build_settings(loaded, os.environ, server=server)
     if isinstance(settings.upstream, HttpUpstream):
         raise ConfigurationError(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.world.postgres import Cluster, cluster, database_for
 
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from accredit.errors import ConfigurationError
 from accredit.stores import parse_store_url
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.postgres.address import SCHEME, DatabaseHost, parse_address
 
 pytestmark = pytest.mark.holds("stores/postgres/address")

@@ -11,7 +11,7 @@ from tests.world.stores import NOW
 from accredit.errors import StoreUnavailable
 from accredit.ports import HeldAsk
 from accredit.stores.asks import Asks
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.runners import DatabaseRunner
 
 IN_SYNC_WAIT = "wait_event = 'SyncRep'"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.world.postgres import Cluster, cluster
 
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.postgres.migration import migrate
 from accredit.stores.postgres.schema import ADMIN, GATEWAY, VERSION
 

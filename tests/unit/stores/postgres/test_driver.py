@@ -9,7 +9,7 @@ from tests.world.postgres import Cluster
 
 from accredit.errors import ClockSetBack, ConfigurationError
 from accredit.stores import parse_store_url
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.postgres.driver import Connection, DatabaseFailed, connect
 
 pytestmark = pytest.mark.holds("stores/postgres/driver")

@@ -14,7 +14,7 @@ from tests.world.records import gateway
 from accredit.errors import StoreUnavailable
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.requests import Begin
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/audit_log/process")]
 

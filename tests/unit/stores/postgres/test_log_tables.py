@@ -28,7 +28,7 @@ from accredit.stores.audit_log.requests import (
     Signed,
 )
 from accredit.stores.audit_log.tables import ChainEnded
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.postgres import worker as module
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.log_writer import DatabaseWriter

@@ -14,7 +14,7 @@ from accredit.ports import RateLimit, Spending, Task
 from accredit.stores.audit_log.places import DatabaseLog
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.writer import LogThread
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.postgres import worker
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.store import PostgresStore

@@ -10,7 +10,7 @@ from tests.world.postgres import Cluster
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.ratify import RevocationList, issue_revocation_list
 from accredit.stores import open_revocations
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.postgres.address import DatabaseHost
 from accredit.stores.postgres.revocation_lists import change_list
 

@@ -14,7 +14,7 @@ from tests.world.stores import NOW, challenge, request
 from accredit.errors import ClockSetBack, StoreUnavailable
 from accredit.limits import STORE_SWEEP_ROWS
 from accredit.ports import ProofStore, RateLimit, Spending
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.postgres import forgetting, worker
 from accredit.stores.postgres.forgetting import DATABASE_KEEP_SECONDS, DATABASE_LATE_SECONDS, RowCount
 from accredit.stores.postgres.session import run_once

@@ -7,7 +7,7 @@ import pytest
 from tests.world.postgres import Cluster
 
 from accredit.errors import StoreUnavailable
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.postgres.driver import Connection, Row
 from accredit.stores.postgres.migration import migrate
 from accredit.stores.postgres.schema import LOG_DAYS_AHEAD

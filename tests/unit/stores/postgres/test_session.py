@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.world.postgres import Cluster
 
 from accredit.errors import StoreUnavailable
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.postgres import session
 from accredit.stores.postgres.address import DatabaseHost
 from accredit.stores.postgres.driver import Connection

@@ -7,7 +7,7 @@ import pytest
 from tests.world.postgres import Cluster
 
 from accredit.errors import ClockSetBack, StoreUnavailable
-from accredit.stores.opening import PostgresDatabase
+from accredit.stores.lasting import PostgresDatabase
 from accredit.stores.postgres import worker as module
 from accredit.stores.postgres.address import DatabaseHost
 from accredit.stores.postgres.driver import Connection
