@@ -223,6 +223,12 @@ PARTS = (
     (True, 'form-data; name="=?utf-8?q?=5Fmethod?="'),
     (False, "form-data\r\nContent-ID: <_method>"),  # where there is no name, Rack takes this
     (True, f'form-data; a="{"a" * 4096}"; name="_method"'),
+    # Readers differ in where a line ends, and in which ones go on.
+    (True, 'form-data\r\n; name="_method"'),
+    (True, 'form-data\r; name="_method"'),
+    (True, 'form-data\n\x0b; name="_method"'),
+    (True, 'form-data\r\nContent-Disposition\x0b: form-data; name=\x1c"_method"\r\nContent-Type: text/plain'),
+    (True, 'form-data; file name="_method"'),
 )
 
 
@@ -248,6 +254,9 @@ def part(head: str) -> bytes:
         ("application/json; charset=utf-16", '{"_method": "DELETE"}'.encode("utf-16-le")),
         ("application/vnd.api+json", b'{"_method": "DELETE", "a": NaN}'),
         *((f"multipart/{'form-data' if form else 'mixed'}; boundary=x", part(head)) for form, head in PARTS),
+        ("multipart/form-data; boundary=x, boundary=y", part('form-data; name="a"')),
+        ("multipart/form-data; boundary=x,y", part('form-data; name="a"')),
+        ("multipart/form-data; boundary*=utf-8''x", part('form-data; name="a"')),
     ],
 )
 async def test_a_body_that_names_another_method_is_refused(kind: str, body: bytes) -> None:
@@ -273,6 +282,10 @@ async def test_a_body_that_names_another_method_is_refused(kind: str, body: byte
         ("multipart/form-data; boundary=x", part('form-data; name="method"')),
         ("multipart/form-data; boundary=x", part('form-data; name="a"; filename="C:\\a"; filename*=UTF-8\'\'a')),
         ("multipart/form-data; boundary=x", 100 * part('form-data; name="payment_method"')),
+        ('multipart/form-data; charset=ascii; boundary="x"', part('form-data; name="a"\r\nContent-Type: text/plain')),
+        ("multipart/form-data; boundary=----=_Part_1/2.3", part('form-data; name="a"')),
+        ("text/plain", b"Content-Disposition: form-data\n" * 4096),
+        ("multipart/form-data; boundary=x", part('form-data; name="a"\r\n\r\nContent-ID: a; name*0=b' + "a" * 8192)),
     ],
 )
 async def test_a_body_that_names_none_goes_on(kind: str, body: bytes) -> None:

@@ -9,7 +9,8 @@ A value that two readers could read differently is left out, and a constraint on
 - [query] A key has a value only if no other key could be taken for it. A query with `;`, which some readers take for
   `&`, has no values. A value with `+` is left out, since that may mean a blank.
 - [either] What the query and a JSON body both name has no value: frameworks that merge the two differ in which counts.
-  Beside a body that may be a form, or JSON that can't be read, a query has no values.
+  Beside a body that may be a form, or JSON that can't be read, a query has no values. A body of more than
+  `MAX_MEMBERS_BESIDE_QUERY` members and a query have none, either.
 - [numbers] A number in a path or a query is a plain decimal: no exponent, no leading zero, no sign but `-`.
 """
 
@@ -31,6 +32,9 @@ from accredit.policy.guarded_call import read_freely
 
 MAX_QUERY_KEYS = 256
 """How many keys a query may have for facts to be read from it. Each is decoded and folded."""
+MAX_MEMBERS_BESIDE_QUERY = 4_096
+"""How many members a body may have for facts to be read from it or from the query, if there are both. The name of each
+is folded (some 20 ms), before the caller is known."""
 
 _SOURCE = re.compile(r"(path|query|body):(.+)", re.DOTALL)
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,9})?")
@@ -70,7 +74,8 @@ def arguments(
     if not wanted:
         return {}
     found: dict[str, object] = {}
-    values, in_body = ({} if maybe_form else _query(query)) if wanted - {"path", "body"} else {}, frozenset[str]()
+    values = {} if maybe_form or wanted <= {"path", "body"} else _query(query)
+    in_body: Collection[str] = ()
     if body and (values or "body" in wanted):
         try:
             value = _json(body)
@@ -83,16 +88,20 @@ def arguments(
     return {**found, **texts, "numbers": {kind: _numbers(each) for kind, each in texts.items()}}
 
 
-def _apart(value: object, query: str) -> tuple[object, frozenset[str]]:
+def _apart(value: object, query: str) -> tuple[object, Collection[str]]:
     """Return a body's value without the members that the query names, too, and the folded names of all members
     ([either])."""
-    if not isinstance(value, dict):
-        return value, frozenset()
-    members = {name: fold_key(name) for name in cast("dict[str, object]", value)}
+    if not query or not isinstance(value, dict):
+        return value, ()
+    found = cast("dict[str, object]", value)
     keys = decoded_keys(query.replace(";", "&"))
-    in_query = {folded for _, folded in keys} if keys is not None else set(members.values())
-    left = {name: each for name, each in cast("dict[str, object]", value).items() if members[name] not in in_query}
-    return left, frozenset(members.values())
+    if keys is None:
+        return {}, ()
+    in_query = {folded for _, folded in keys}
+    if len(found) > MAX_MEMBERS_BESIDE_QUERY:
+        return {}, in_query
+    members = {name: fold_key(name) for name in found}
+    return {name: found[name] for name, folded in members.items() if folded not in in_query}, set(members.values())
 
 
 def decoded_keys(query: str) -> list[tuple[str, str]] | None:

@@ -26,7 +26,7 @@ from accredit.gateway.admission.call_gate import CallGate
 from accredit.gateway.call import Call
 from accredit.gateway.forwarding import values_of
 from accredit.gateway.headers import RawHeaders
-from accredit.gateway.media_types import is_json_request, parse_media_type
+from accredit.gateway.media_types import is_json_request
 from accredit.gateway.turns import in_turns
 from accredit.http_api.call import HttpCall, http_call
 from accredit.http_api.facts import decoded_keys, fold_key
@@ -54,20 +54,24 @@ def _any_spelling(word: str) -> str:
 # possessive: strangers send these bodies, and two runs that could share their blanks would take quadratic time.
 _NAMES = "|".join([f"(?:_|%5f|\\.|%2e|\\[|%5b){_any_spelling('method')}", *map(_any_spelling, _OVERRIDES)])
 _IN_FORM = re.compile(rf"(?:^|[&;])(?:\+|%20)*+(?:{_NAMES})(?:=|&|;|\[|%5b|$)".encode("ascii"), re.IGNORECASE)
-# The heads of a form's parts that may name them, with folded lines. Rack takes a name from `Content-ID`, too.
-_PART_HEAD = re.compile(rb"content-(?:disposition|id)[ \t]*+:((?:[^\r\n]++|\r?\n[ \t]|\r[ \t]){0,32}+)", re.IGNORECASE)
+_BOUNDARY = re.compile(rb"boundary=(\"?)([0-9A-Za-z'()+_./:=?-]{1,70})\1[ \t]*(?:;|$)", re.IGNORECASE)
+"""A boundary (RFC 2046 section 5.1.1) that all readers find: PHP ends it at a comma."""
 _LONGEST_PART_HEAD_BYTES = 4_096
 """The longest head of a part that is looked at: that of a file has its name, of some 255 bytes, twice."""
-_PART_HEADS_AT_ONCE = 64
-"""How many heads are looked at in one step. The longest take some 15 ms together."""
-_IGNORED_IN_PART = re.compile(rb"""[\s\\"'<]+""")
-"""Quotes, blanks and backslashes in the head of a part: readers differ in which of them they drop."""
+_PART_BYTES_AT_ONCE = 8_192
+"""How many bytes of parts' heads are looked at in one step. That takes some 10 ms."""
+_IGNORED_IN_PART = re.compile(rb"""[\x00-\x20\x7f\\"'<:]+""")
+"""What readers may drop in the head of a part. They differ in where its lines end, and in which blanks count."""
 _IN_PLAIN = "|".join(_OVERRIDES).replace("-", "[-_]")
-# Names in several pieces, or encoded (`name*`, `name="=?..."`), are for mail. No form needs them.
-_IN_PART = re.compile(rf"(?:[;,]name(?:\*|==\?)|(?:name=|^)(?:[_.[]method|{_IN_PLAIN})\b)".encode("ascii"))
-_STRUCTURED = re.compile(rb"[/+]json|form|multipart", re.IGNORECASE)
+# Names in several pieces, or encoded (`name*`, `name="=?..."`), are for mail: no form needs them. Rack takes a name
+# from `Content-ID`, too. The name of a file is looked at like that of its field, as `file name=` is both.
+_IN_PART = re.compile(
+    rf"(?<!file)name(?:\*|==\?)|(?:name=|content-id)(?:[_.[]method|{_IN_PLAIN})".encode("ascii"),
+)
+_STRUCTURED = re.compile(rb"[/+]json|form-(?:urlencoded|data)|multipart", re.IGNORECASE)
 _JSON = re.compile(rb"[/+]json", re.IGNORECASE)
-_LIKE_ASCII = frozenset((b"utf-8", b"utf8", b"us-ascii", b"iso-8859-1", b"windows-1252"))
+_CHARSET = re.compile(rb"charset[^=;]*=[\s\"']*([^\s\"';,]*)", re.IGNORECASE)
+_LIKE_ASCII = frozenset((b"utf-8", b"utf8", b"ascii", b"us-ascii", b"iso-8859-1", b"windows-1252"))
 """Charsets in which the names that are looked for have the bytes that they have in ASCII."""
 _BLANKS = re.compile(rb"(?:0|20)?(?:\+|%20)*+")  # also from within an encoded one
 _SEARCHED_BYTES = 131_072
@@ -163,7 +167,7 @@ def _check_override(asked: ApiRequest, target: Target) -> Steps[None]:
     if any(value.lower() != b"identity" for value in asked.values(b"content-encoding")):
         raise unclear("its body is coded, so it may name another method", status=415)
     declared = b"".join(asked.values(b"content-type"))
-    if _STRUCTURED.search(declared) and not _is_like_ascii(declared):
+    if _STRUCTURED.search(declared) and not {each.lower() for each in _CHARSET.findall(declared)} <= _LIKE_ASCII:
         raise unclear("its body is in another charset, so it may name another method")
     if any(_is_override(fold_key(name)) for name in _members(body, declared)):
         raise unclear("the body names another method")
@@ -171,7 +175,7 @@ def _check_override(asked: ApiRequest, target: Target) -> Steps[None]:
         return
     if len(body) > _SEARCHED_BYTES:
         yield
-    if (yield from _names_method(body)) or (yield from _names_method_in_part(body)):
+    if (yield from _names_method(body)) or (yield from _names_method_in_part(body, declared)):
         raise unclear("a form names another method")
 
 
@@ -180,11 +184,6 @@ def _check_query(target: Target) -> None:
     named = keys is None or any(_is_override(folded) for _, folded in keys)
     if named or _IN_FORM.search(target.query.encode("latin-1")):
         raise unclear("its query can't be read, or names another method")
-
-
-def _is_like_ascii(declared: bytes) -> bool:
-    media_type = parse_media_type(declared.rstrip(b" \t;"))
-    return media_type is not None and dict(media_type.parameters).get(b"charset", b"utf-8").lower() in _LIKE_ASCII
 
 
 def _names_method(form: bytes) -> Steps[bool]:
@@ -204,14 +203,28 @@ def _names_method(form: bytes) -> Steps[bool]:
         yield
 
 
-def _names_method_in_part(form: bytes) -> Steps[bool]:
-    """Return whether a part of a form has such a name, or a head that is too long to be looked at."""
-    for number, head in enumerate(_PART_HEAD.finditer(form), 1):
-        if len(head[1]) > _LONGEST_PART_HEAD_BYTES or head[1].count(b"\n") + head[1].count(b"\r") >= 16:
+def _names_method_in_part(body: bytes, declared: bytes) -> Steps[bool]:
+    """Return whether the head of a form's part has such a name, or is too long to be looked at. The head is all that
+    stands between a delimiter and the next empty line. Raises `RequestError` for a boundary that readers may read in
+    two ways."""
+    if b"multipart" not in declared.lower():
+        return False
+    boundary = _BOUNDARY.search(declared)
+    if boundary is None or declared.lower().count(b"boundary") > 1:
+        raise unclear("the boundary of its parts can be read in two ways")
+    delimiter, end, seen = b"--" + boundary[2], 0, 0
+    while (begin := body.find(delimiter, end)) >= 0:
+        begin += len(delimiter)
+        longest = begin + _LONGEST_PART_HEAD_BYTES
+        end = body.find(b"\r\n\r\n", begin, longest)
+        if end < 0 and len(body) > longest:
             return True
-        if _IN_PART.search(_IGNORED_IN_PART.sub(b"", unquote_to_bytes(head[1])).lower()):
+        end = end if end >= 0 else len(body)
+        if _IN_PART.search(_IGNORED_IN_PART.sub(b"", unquote_to_bytes(body[begin:end])).lower()):
             return True
-        if number % _PART_HEADS_AT_ONCE == 0:
+        seen += end - begin + len(delimiter)
+        if seen > _PART_BYTES_AT_ONCE:
+            seen = 0
             yield
     return False
 
