@@ -349,6 +349,19 @@ async def test_names_that_a_stranger_chose__whose_name_server_is_silent__delay_n
 
 
 @pytest.mark.holds("net/fetch", "public")
+async def test_where_no_thread_starts_nothing_is_looked_up__and_the_room_for_it_is_free_again() -> None:
+    def no_thread(_self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        for _ in range(MAX_LOOK_UPS + 1):
+            with pytest.raises(KeySetError, match="no thread"):
+                await public_address("8.8.8.8", 443)
+    assert await public_address("8.8.8.8", 443) == "8.8.8.8"
+
+
+@pytest.mark.holds("net/fetch", "public")
 @pytest.mark.parametrize("name", ["https://169.254.169.254/keys", "https://[fd00::1]/keys", "https://10.0.0.1/keys"])
 async def test_a_key_set_elsewhere_is_at_a_public_address(name: str) -> None:
     async with found() as (issuer, keys):
@@ -594,7 +607,23 @@ async def test_a_host_that_sends_what_is_free_without_end_takes_no_work_of_the_g
 
 
 @pytest.mark.holds("net/fetch", "work")
-@pytest.mark.parametrize("size", [1, 7, 1_000])
+@pytest.mark.parametrize("begins", [b"HTTP/1.1 200 OK\r\na:", CHUNKED + b"1;"])
+async def test_an_answer_that_comes_byte_by_byte_takes_no_work_of_the_gateway_either(begins: bytes) -> None:
+    async def dripping(connection: Connection) -> None:
+        await connection.head()
+        with contextlib.suppress(OSError):
+            await connection.send(begins)
+            while True:
+                await connection.send(b"x")
+                await asyncio.sleep(0)
+
+    async with RawServer(dripping) as server:
+        with pytest.raises(KeySetError, match="too many short pieces"):
+            await fetch(server.url, max_bytes=1_000, timeout=PATIENCE)
+
+
+@pytest.mark.holds("net/fetch", "work")
+@pytest.mark.parametrize("size", [3, 7, 1_000])
 async def test_each_answer_on_a_connection_may_have_interim_responses_before_it__and_text_like_them_in_it(
     size: int,
 ) -> None:

@@ -13,8 +13,8 @@ cost more than intended:
 - [response] The status must be 200, without a content coding, and the body at most `max_bytes`, all within one time
   limit.
 - [work] At most `MAX_INTERIM_ANSWERS` come before an answer, all heads together have at most `MAX_FETCHED_HEAD_BYTES`,
-  and at most `MAX_SHORT_PIECES` of the body are short. All of these are free to send without end, each takes work of
-  the thread in which calls are decided, and some URLs are strangers'.
+  and at most `MAX_SHORT_PIECES` of an answer are short, of what is read as of its body. All of these are free to send
+  without end, each takes work of the thread in which calls are decided, and some URLs are strangers'.
 
 The callers check the content of the body.
 """
@@ -26,7 +26,7 @@ import ssl
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import httpx2
@@ -43,9 +43,10 @@ MAX_FETCHED_HEAD_BYTES = 32_768
 """The most bytes of an answer's head, with those of the interim responses before it. Servers' own have a few hundred,
 and some kilobytes where a policy for browsers is in them."""
 MAX_SHORT_PIECES = 256
-"""How many pieces of a body may be shorter than `SHORT_PIECE_BYTES`. Each takes as much work as a long one."""
+"""How many reads of an answer, and how many pieces of its body, may be shorter than `SHORT_PIECE_BYTES`. Each takes as
+much work as a long one."""
 SHORT_PIECE_BYTES = 64
-"""The length from which a piece of a body is not short. Servers send kilobytes in a chunk, and networks in a packet."""
+"""The length from which a piece is not short. Servers send kilobytes in a chunk, and networks in a packet."""
 
 _END_OF_HEAD = re.compile(rb"\n\r?\n")  # as h11, beneath httpx2, finds it
 _INTERIM = re.compile(rb"HTTP/[0-9]\.[0-9] 1")
@@ -61,7 +62,6 @@ _PORTS = {"https": 443, "http": 80}
 MAX_LOOK_UPS = 16
 """How many hosts that strangers have named are looked up at once, and how many that issuers' metadata names. The
 system's look-up can't be cancelled, and takes half a minute where no name server answers."""
-_of_strangers, _of_issuers = (threading.BoundedSemaphore(MAX_LOOK_UPS) for _ in range(2))
 
 Resolve = Callable[[str, int], Awaitable[str]]
 """Returns the address to connect to, for a host and a port."""
@@ -89,18 +89,17 @@ async def fetch(
         raise KeySetError(f"{type(error).__name__}: {detail}") from None
 
 
-async def strangers_address(host: str, port: int) -> str:
-    """Do as `public_address`, for a host that a stranger has named: these do not delay those of issuers' metadata."""
-    return await public_address(host, port, _of_strangers)
-
-
-async def public_address(host: str, port: int, room: threading.BoundedSemaphore = _of_issuers) -> str:
+async def _public_address(room: threading.BoundedSemaphore, host: str, port: int) -> str:
     """Return an address of a host whose addresses are all public ([public]). Raises `KeySetError`, also if there is no
-    `room` for a look-up."""
+    `room` for a look-up, or no thread."""
     if not room.acquire(blocking=False):
         raise KeySetError("too many hosts are looked up")
     thread = ThreadPoolExecutor(1, "accredit-look-up")
-    look_up = thread.submit(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    try:
+        look_up = thread.submit(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    except RuntimeError:
+        room.release()
+        raise KeySetError("no thread starts to look its host up") from None
     look_up.add_done_callback(lambda _: room.release())  # not before, even if nobody waits any more
     thread.shutdown(wait=False)  # it ends with its one look-up
     found = await asyncio.wrap_future(look_up)
@@ -108,6 +107,12 @@ async def public_address(host: str, port: int, room: threading.BoundedSemaphore 
     if not addresses or not all(map(is_public_address, addresses)):
         raise KeySetError("its host is at an address that is not public")
     return addresses[0]
+
+
+public_address = partial(_public_address, threading.BoundedSemaphore(MAX_LOOK_UPS))
+"""Does as `_public_address`, for hosts that an issuer's metadata names."""
+strangers_address = partial(_public_address, threading.BoundedSemaphore(MAX_LOOK_UPS))
+"""Does the same for hosts that strangers have named: they do not delay those of issuers' metadata."""
 
 
 async def place_of(url: httpx2.URL, resolve: Resolve | None) -> tuple[httpx2.URL, dict[str, str], dict[str, str]]:
@@ -195,7 +200,7 @@ async def _on_event(event: str, info: Mapping[str, Any]) -> None:
 
 
 class _Heads:
-    """Bounds the heads that come on a connection after each request ([work])."""
+    """Bounds the heads and the short reads that come on a connection after each request ([work])."""
 
     def __init__(self, stream: Any) -> None:
         self._read, self._write = stream.read, stream.write
@@ -207,9 +212,12 @@ class _Heads:
         await self._write(data, timeout)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Return the next bytes. Raises `httpx2.RemoteProtocolError` for too many interim responses, or too large
-        heads."""
+        """Return the next bytes. Raises `httpx2.RemoteProtocolError` for too many interim responses or short reads, or
+        too large heads."""
         data: bytes = await self._read(max_bytes, timeout)
+        self._short += len(data) < SHORT_PIECE_BYTES
+        if self._short > MAX_SHORT_PIECES:
+            raise httpx2.RemoteProtocolError("an answer in too many short pieces")
         if self._in_heads:
             self._heads += data
             self._look()
@@ -217,7 +225,7 @@ class _Heads:
 
     def _begin(self) -> None:
         self._heads = bytearray()
-        self._interim = self._whole = 0
+        self._interim = self._whole = self._short = 0
         self._in_heads = True
 
     def _look(self) -> None:
