@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.world.logs import Log, records_in
-from tests.world.recorded import verified
+from tests.world.recorded import thread, verified
 from tests.world.records import NOW_MS, OK, Chained, decided, gateway
 from tests.world.running import run
 
@@ -18,6 +18,7 @@ from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log.file_tables import LOG_TAIL_ENTRIES
 from accredit.stores.audit_log.pruning import prune
 from accredit.stores.audit_log.reader import LogFile
+from accredit.stores.audit_log.requests import Sign
 
 pytestmark = [pytest.mark.holds("stores/audit_log/reader"), pytest.mark.holds("stores/audit_log/requests")]
 
@@ -273,24 +274,43 @@ async def test_what_was_changed_is_never_signed_for__by_pruning_it(path: Path, s
     assert not verified(path).valid
 
 
+@pytest.mark.parametrize("apart", [0, LOG_TAIL_ENTRIES + 1])
 async def test_a_writer_that_was_idle_long_before_it_died_is_ended__and_not_told_of_as_one_of_which_something_is_gone(
-    path: Path,
+    path: Path, monkeypatch: pytest.MonkeyPatch, apart: int
 ) -> None:
+    """Who can write to the file makes no more work of it by other numbers: dead writers are ended one by one."""
+    monkeypatch.setattr("accredit.stores.audit_log.file_tables.LOG_TAIL_ENTRIES", 3)
     async with Log(path) as busy:
         idle = Log(path)
         await idle.call()
-        await busy.call()
+        for _ in range(4):
+            await busy.call()
         await idle.die()
         with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute(
-                "UPDATE log_entries SET entry = entry + ? WHERE writer = (SELECT max(writer) FROM log_entries)",
-                (3 * LOG_TAIL_ENTRIES,),
-            )
+            for entry in range(10, 2, -1):
+                connection.execute("UPDATE log_entries SET entry = entry + entry * ? WHERE entry = ?", (apart, entry))
         async with Log(path) as later:
             await later.records.start()
             assert later.records.unverified() is None
+            assert sum(isinstance(each, Sign) for each in later.executor.asked) == 3
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("SELECT count(*) FROM log_writers WHERE over = 0").fetchone() == (1,)
+    assert verified(path).valid
+
+
+async def test_a_process_that_goes_on_with_a_chain_finds_its_end_behind_what_others_wrote__and_accuses_nobody(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accredit.stores.audit_log.file_tables.LOG_TAIL_ENTRIES", 3)
+    async with Log(path) as log, Log(path) as other:
+        await log.call()
+        for _ in range(4):
+            await other.call()
+        await log.executor.inner.aclose()
+        log.executor.inner = thread(path, SIGNER)
+        await log.call()
+        assert log.problems == []
+    assert len({record.log.writer for record in records_in(path)}) == 2
     assert verified(path).valid
 
 

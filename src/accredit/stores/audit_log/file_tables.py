@@ -34,8 +34,9 @@ from accredit.stores.audit_log.tables import (
 from accredit.stores.sqlite.database import Database, Job
 
 LOG_TAIL_ENTRIES = 200_000
-"""How many entries of a log's file one request searches for the last one of a dead writer's chain, the newest first
-(0.2 s). A writer that did nothing for long before it died has it further back."""
+"""How many entries of a log's file are searched at a time for the last one of a chain, the newest first (0.2 s). A
+writer that has done nothing for long has it further back. Entries are counted, not their numbers: these may be anything
+in a file that somebody has changed."""
 ROWS_A_STATEMENT = 100
 """Rows inserted by one statement: SQLite before 3.32 accepts at most 999 values in one."""
 
@@ -48,7 +49,8 @@ _ADD = (
     " ON CONFLICT DO NOTHING"
 )
 _LAST_ENTRY = "SELECT coalesce(max(entry), 0) FROM log_entries"
-_BEFORE = "SELECT max(entry) FROM log_entries WHERE entry BETWEEN 1 AND ?"
+_TAIL = "SELECT entry, writer FROM log_entries WHERE entry <= ? ORDER BY entry DESC LIMIT ?"
+_BEFORE = "SELECT entry FROM log_entries WHERE entry <= ? ORDER BY entry DESC LIMIT 1 OFFSET ?"
 _INSERT = "INSERT INTO log_entries (entry, writer, number, key, payload, ed25519, ml_dsa_65, members, proof)"
 _MOVE_ON = "UPDATE log_writers SET records = ?, head = ?, checkpointed = ?, turn = ? WHERE writer = ?"
 _OPEN = "INSERT INTO log_open (call, writer, entry, resume)"
@@ -65,7 +67,7 @@ _ENTRY = f"w.name, e.number, k.id, {short('payload, ed25519, ml_dsa_65, members'
 _WITH_NAMES = "LEFT JOIN log_writers w ON w.writer = e.writer LEFT JOIN log_keys k ON k.key = e.key"
 _NEWEST = (
     f"SELECT {_ENTRY} FROM log_entries e {_WITH_NAMES}"
-    " WHERE e.writer = ? AND e.entry > ? AND e.entry <= ? ORDER BY e.entry DESC LIMIT 1"
+    f" WHERE e.entry = (SELECT entry FROM ({_TAIL}) WHERE writer = ? LIMIT 1)"
 )
 _AT = f"SELECT {_ENTRY} FROM log_entries e {_WITH_NAMES} WHERE e.entry = ?"
 _OPEN_CALLS = (
@@ -109,11 +111,11 @@ class FileTables:
 
         def read(connection: sqlite3.Connection, end: ChainEnd) -> tuple[ChainEnd, Sequence[Any] | None, int | None]:
             last = further if further is not None else connection.execute(_LAST_ENTRY).fetchone()[0]
-            before = max(last, 0) - LOG_TAIL_ENTRIES
-            row = connection.execute(_NEWEST, (end.writer, before, last)).fetchone()
+            row = connection.execute(_NEWEST, (last, LOG_TAIL_ENTRIES, end.writer)).fetchone()
             if row is not None or end.records == 0:
                 return end, row, None
-            return end, None, connection.execute(_BEFORE, (before,)).fetchone()[0]
+            before = connection.execute(_BEFORE, (last, LOG_TAIL_ENTRIES)).fetchone()
+            return end, None, before[0] if before is not None else None
 
         end, row, before = await self._found(name, read)
         return NewestEntry(end, entry_in(*row) if row is not None else None, before)

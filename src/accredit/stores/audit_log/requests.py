@@ -133,7 +133,9 @@ class _OfWriter(Struct, frozen=True, tag=True):
         if remembered is not None:
             return remembered
         try:
-            end, newest, _ = await tables.newest_of(self.writer)
+            end, newest, further = await tables.newest_of(self.writer)
+            while further is not None:  # after a replaced process: others have written much since
+                end, newest, further = await tables.newest_of(self.writer, further)
         except AttestationError:
             raise ChainTaken(self.writer) from None
         return author.go_on(end, newest)
