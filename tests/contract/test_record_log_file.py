@@ -314,6 +314,18 @@ async def test_a_process_that_goes_on_with_a_chain_finds_its_end_behind_what_oth
     assert verified(path).valid
 
 
+async def test_a_file_in_which_a_trigger_deletes_the_writer_is_no_store__and_nobody_tries_without_end(
+    path: Path,
+) -> None:
+    async with Log(path) as log:
+        await log.records.start()
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("DELETE FROM log_writers")
+            connection.execute("CREATE TRIGGER gone AFTER INSERT ON log_writers BEGIN DELETE FROM log_writers; END")
+        with pytest.raises(StoreUnavailable, match="is not kept"):
+            await log.call()
+
+
 def test_a_log_of_another_gateway_is_not_taken_for_ours(path: Path) -> None:
     make_log(path)
     with LogFile(path) as log_file:

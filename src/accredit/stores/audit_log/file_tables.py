@@ -15,6 +15,7 @@ import msgspec
 
 from accredit.attest import Stored
 from accredit.attest.statements import GENESIS
+from accredit.errors import StoreUnavailable
 from accredit.limits import MAX_LEFT_WRITERS, STORE_LOCK_SECONDS, STORE_WAIT_SECONDS
 from accredit.stores.audit_log.reading import entry_in, key_range, open_in
 from accredit.stores.audit_log.schema import OF_CALL, short
@@ -164,11 +165,12 @@ class FileTables:
             end = _read_end(connection, name)
             return None if end is None else (read(connection, end),)
 
-        found = self._read(job)
-        if found is None:  # the file has replaced another one while that was open
-            await self.add_writer(name)
-            return await self._found(name, read)
-        return found[0]
+        for _ in range(2):
+            found = self._read(job)
+            if found is not None:
+                return found[0]
+            await self.add_writer(name)  # the file has replaced another one while that was open
+        raise StoreUnavailable(f"the row of writer {name} is not kept")
 
     def _read_open(self, which: str, *values: object) -> list[OpenCall]:
         rows = self._read(lambda connection: connection.execute(f"{_OPEN_CALLS} {which}", values).fetchall())
