@@ -20,7 +20,7 @@ from accredit.stores.postgres.challenges import PresentedChallenge
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.forgetting import CLOCK, RowCount, sweeping
 from accredit.stores.postgres.schema import behind
-from accredit.stores.postgres.uses import Counter, RoomAsked
+from accredit.stores.postgres.uses import Counter
 from accredit.stores.postgres.worker import Batch, Worker
 from accredit.stores.rules import NEVER, Series, made_before
 
@@ -69,7 +69,7 @@ class PostgresStore:
         self._looks, self._spends = Batch(self._look, True), Batch(self._spend, True)
         counter = Counter(clock, self._marks)
         self._counts, self._uses = Batch(counter.uses, True), Batch(counter.use, False)
-        self._rooms = Batch(counter.room_at, True)
+        self._rooms = Batch(counter.room_in, True)
 
     async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
         """Issue a fresh challenge for one request. The key is read from the database each time, so that no challenge is
@@ -99,8 +99,10 @@ class PostgresStore:
         return await self.worker.run(self._uses, tuple(limits))
 
     async def room_at(self, limit: RateLimit, *, now: int) -> int | None:
-        """Return when (unix seconds) one more use will be within a limit; None if never."""
-        return await self.worker.run(self._rooms, RoomAsked(limit, now))
+        """Return when (unix seconds, by the clock that shows `now`) one more use will be within a limit; None if
+        never."""
+        seconds = await self.worker.run(self._rooms, limit)
+        return None if seconds is None else now + seconds
 
     async def ready(self) -> bool:
         """Return whether the database can be written to and, with `replicas` "required", the write reaches a

@@ -61,13 +61,6 @@ WHERE (use_series.cert, use_series.window_s) = (asked.cert, asked.window_s)
 RETURNING use_series.cert, use_series.window_s, total, latest"""
 
 
-class RoomAsked(NamedTuple):
-    """A question: when, by the clock that shows `now`, will a limit have room for one more use?"""
-
-    limit: RateLimit
-    now: int
-
-
 class _Key(NamedTuple):
     cert: bytes  # its SHA-256: an id may be long, and hold lone surrogates
     window_s: int
@@ -106,15 +99,15 @@ class Counter:
             answers.append(ClockSetBack(until) if now + 1 <= until else count)
         return answers
 
-    async def room_at(self, connection: Connection, asked: Sequence[RoomAsked]) -> Sequence[int | AccreditError | None]:
-        """Return, for each limit, when (unix seconds) it has room for one more use; None if never."""
+    async def room_in(self, connection: Connection, asked: Sequence[RateLimit]) -> Sequence[int | AccreditError | None]:
+        """Return, for each limit, in how many seconds it has room for one more use; None if never."""
         answers: list[int | AccreditError | None] = []
-        for limit, now in asked:
+        for limit in asked:
             rows = await connection.fetch(self._marks, *_key(Series(limit.cert_id, limit.window_s)))
             total, until, clock = rows[-1][1:]
             marks = [UseMark(at, before) for at, before, *_ in rows[:-1]]
             at = rules.room_at(marks, total, limit, clock)
-            answers.append(ClockSetBack(until) if clock + 1 <= until else None if at is None else at - clock + now)
+            answers.append(ClockSetBack(until) if clock + 1 <= until else None if at is None else at - clock)
         return answers
 
     async def use(self, connection: Connection, asked: Sequence[Sequence[RateLimit]]) -> Sequence[bool | AccreditError]:
