@@ -44,7 +44,8 @@ def oauth_hosts(public_url: str) -> str:
 
 
 class Refused(NamedTuple):
-    """One row. `status` is the HTTP status: 200 if clients should show the error's text, as with any other they don't.
+    """One row. `status` is the HTTP status. It is 200 if clients should show the error's text: with any other status
+    they don't.
 
     `kind` is what logs and counters call the refusal. `grant_helps`: a new delegation can let the call pass.
     `other_may_pass`: so can another delegation that the agent already has. `lacks_scope`: nobody has allowed the

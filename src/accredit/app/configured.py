@@ -66,7 +66,7 @@ class Configured(NamedTuple):
     loaded: Loaded
     servers: list[GatewaySettings]
     tls: ssl.SSLContext | None
-    monitoring: MonitoringSettings | None
+    monitoring_settings: MonitoringSettings | None
 
     @property
     def ending(self) -> Ending:
@@ -89,11 +89,11 @@ def read_configuration(start: Start, files: ReadFiles) -> Configured:
         loaded = load(start.file, start.environ, start.command_line)
         servers = build_all_settings(loaded, start.environ, workers=start.workers, starting=True, own=start.own)
         check_no_loop(loaded.config.gateway, servers)
-        monitoring = build_monitoring(loaded)
+        monitoring_settings = build_monitoring(loaded)
         tls = tls_context(loaded.config.gateway)
         if not start.insecure:
             check_exposure(loaded.config.gateway, loaded.config.admin)
-        return Configured(files, loaded, servers, tls, monitoring)
+        return Configured(files, loaded, servers, tls, monitoring_settings)
 
 
 def warn_of_observing(servers: Sequence[GatewaySettings]) -> None:

@@ -396,7 +396,8 @@ class Routes:
         return DeskAsks(policies[0].roots, oauth.public_url, holding, store, door, before, passes_on=passes_on)
 
     def _check_paths(self) -> None:
-        """Raise `ConfigurationError` unless all servers have names and paths of their own."""
+        """Raise `ConfigurationError` unless all servers have names and paths of their own. This is for `create_app`:
+        `config.servers` checks the same of a file, and names the place in it."""
         prefixes = [each.prefix for each in self.apis.values() if each.prefix]
         served = [*(f"{path}/".encode() for path in self._endpoints), *prefixes]
         if any(one is not other and other.startswith(one) for one in prefixes for other in served):

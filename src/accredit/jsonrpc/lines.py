@@ -138,13 +138,13 @@ def _first(head: bytes) -> list[tuple[str, bytes]]:
 
 def _last(tail: bytes) -> list[tuple[str, bytes]]:
     """Return the members behind the last long one: the longest run of short ones up to the last brace."""
-    failed = set[int]()  # where members begin that lead to no brace: none is read twice, so that this takes no time
+    seen = set[int]()  # where members begin: each is read once
     begun = tail.find(b",")
     while begun >= 0:
         pairs, at = list[tuple[str, bytes]](), begun
-        while at not in failed and (member := _FURTHER.match(tail, at)) is not None:
+        while at not in seen and (member := _FURTHER.match(tail, at)) is not None:
             pairs.append((as_string(Raw(member[1])) or "", member[2]))
-            failed.add(at)
+            seen.add(at)
             at = member.end()
         if pairs and tail[at:] == b"}":
             return pairs

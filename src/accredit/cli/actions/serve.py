@@ -102,7 +102,7 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
     gateway, servers = now.loaded.config.gateway, now.servers
     allow_descriptors()
     listener = open_listener(gateway.host, gateway.port)
-    shared = SharedMonitoring(now.monitoring, workers) if now.monitoring is not None else None
+    shared = SharedMonitoring(now.monitoring_settings, workers) if now.monitoring_settings is not None else None
     base = f"{'https' if now.tls else 'http'}://{address_of(listener)}"
     configure_logs(log_level, log_format)
     _log_start(now.loaded, servers)
@@ -113,11 +113,11 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
 
     announce = partial(_announce, now, base, workers, shared)
     if workers == 1:
-        app, part, monitor = _build_gateway(start, now, ports, shared, 0)
-        reloads = SingleProcessReloads(start, part, Reports(pid_file))
+        app, part, monitoring = _build_gateway(start, now, ports, shared, 0)
+        reloads = SingleProcessReloads(start, part, Reports(pid_file)).begin
         try:
             return serve(
-                app, listener, tls=now.tls, ending=now.ending, announce=announce, reloads=reloads.begin, beside=monitor
+                app, listener, tls=now.tls, ending=now.ending, announce=announce, reloads=reloads, beside=monitoring
             )
         finally:
             if pid_file is not None:
@@ -128,7 +128,7 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
         if orders.files is not None:
             mine = read_configuration(start, ReadFiles.of(orders.files))
             own = next_ports(mine, ports)
-        app, part, monitor = _build_gateway(start, mine, own, shared, orders.number)
+        app, part, monitoring = _build_gateway(start, mine, own, shared, orders.number)
         if orders.files is not None or orders.problem is not None:
             part.tell(orders.problem)
         return serve(
@@ -139,7 +139,7 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
             lifeline=lifeline,
             announce=announce if first else None,
             reloads=Worker(part, orders.socket).begin,
-            beside=monitor,
+            beside=monitoring,
         )
 
     code = run_workers(
@@ -199,14 +199,14 @@ def _announce(now: Configured, base: str, workers: int, shared: SharedMonitoring
 def _build_gateway(
     start: Start, now: Configured, ports: Ports, shared: SharedMonitoring | None, number: int
 ) -> tuple[Gateway, ReloadTarget, Monitoring | None]:
-    """Return one process's application, its part in reloads, and its monitor."""
-    monitor = Monitoring(shared, number) if shared is not None else None
-    app = create_app(now.servers, **ports._asdict(), telemetry=monitor.telemetry if monitor is not None else None)
+    """Return one process's application, its part in reloads, and its monitoring."""
+    monitoring = Monitoring(shared, number) if shared is not None else None
+    app = create_app(now.servers, **ports._asdict(), telemetry=monitoring.telemetry if monitoring is not None else None)
     part = ReloadTarget(start, app, now, ports)
-    if monitor is not None:
-        monitor.watch(now, ports, app)
-        part.monitoring = monitor
-    return app, part, monitor
+    if monitoring is not None:
+        monitoring.watch(now, ports, app)
+        part.monitoring = monitoring
+    return app, part, monitoring
 
 
 def _lock_pid_file(configuration: Path | None) -> PidFile | None:
@@ -245,11 +245,11 @@ def _run_wrap(loaded: Loaded, server: str | None, *, log_level: LogLevel, log_fo
             f"wrap stands around a stdio server, and {settings.place}.url names one behind HTTP",
             "name a command after --, or use `accredit serve`",
         )
-    ports, monitor = assemble(loaded, settings.proofs), None
-    wanted = build_monitoring(loaded)
-    if wanted is not None:
-        monitor = Monitoring(SharedMonitoring(wanted, listens=False))
-        monitor.watch(None, ports)
+    ports, monitoring = assemble(loaded, settings.proofs), None
+    monitoring_settings = build_monitoring(loaded)
+    if monitoring_settings is not None:
+        monitoring = Monitoring(SharedMonitoring(monitoring_settings, listens=False))
+        monitoring.watch(None, ports)
     configure_logs(log_level, log_format)
     _log_start(loaded, [settings])
     serving = run(
@@ -260,9 +260,9 @@ def _run_wrap(loaded: Loaded, server: str | None, *, log_level: LogLevel, log_fo
         records=ports.records,
         tasks=ports.tasks,
         token=os.environ.get(_TOKEN_VARIABLE),
-        telemetry=monitor.telemetry if monitor is not None else None,
+        telemetry=monitoring.telemetry if monitoring is not None else None,
     )
-    return uvloop.run(serving if monitor is None else monitor.during(serving))
+    return uvloop.run(serving if monitoring is None else monitoring.during(serving))
 
 
 def _log_start(loaded: Loaded, servers: list[GatewaySettings]) -> None:
