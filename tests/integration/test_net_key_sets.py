@@ -581,6 +581,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         (b"HTTP/1.1 200 OK\r\n", b"a:b\r\n", "too large heads"),
         (b"HTTP/1.1 100 \r\n" + b"a:b\r\n" * 6_000 + b"\r\nHTTP/1.1 200 OK\r\n", b"a:b\r\n" * 6, "too large heads"),
         (CHUNKED, b"1\r\n \r\n", "too many short pieces"),
+        (CHUNKED, b"40;" + b"x" * 9_000 + b"\r\n" + b" " * 64 + b"\r\n", "too long"),
     ],
 )
 async def test_a_host_that_sends_what_is_free_without_end_takes_no_work_of_the_gateway(
@@ -637,7 +638,7 @@ async def test_each_answer_on_a_connection_may_have_interim_responses_before_it_
             for start in range(0, len(text), size):
                 await connection.send(text[start : start + size])
 
-    async with RawServer(answers) as server, plain_client() as client:
+    async with RawServer(answers) as server, plain_client(1_000) as client:
         for _ in range(3):
             async with client.stream("GET", server.url) as response:
                 assert await read_body(response, 1_000) == whole

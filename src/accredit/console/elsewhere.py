@@ -144,7 +144,9 @@ class GatewayElsewhere:
 
     async def _post(self, body: bytes) -> tuple[int, bytes]:
         async with (
-            plain_client(headers=_HEADERS, timeout=GATEWAY_SECONDS, transport=self._transport) as client,
+            plain_client(
+                MAX_GATEWAY_ANSWER_BYTES, headers=_HEADERS, timeout=GATEWAY_SECONDS, transport=self._transport
+            ) as client,
             client.stream("POST", f"{self.url}{ASKS_PATH}", content=body) as answer,
         ):
             found = await read_body(answer, MAX_GATEWAY_ANSWER_BYTES)

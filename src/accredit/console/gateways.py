@@ -131,7 +131,7 @@ def _address(url: str) -> str:
 async def _ask(said: GatewayHealth, query: str) -> GatewayHealth:
     try:
         async with (
-            plain_client(headers=JSON_HEADERS) as client,
+            plain_client(MAX_HEALTH_BYTES, headers=JSON_HEADERS) as client,
             client.stream("GET", f"{said.address}/readyz?{query}".rstrip("?")) as answer,
         ):
             now, date = unix_ms() / 1000, answer.headers.get("date", "")

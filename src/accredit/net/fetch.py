@@ -13,8 +13,9 @@ cost more than intended:
 - [response] The status must be 200, without a content coding, and the body at most `max_bytes`, all within one time
   limit.
 - [work] At most `MAX_INTERIM_ANSWERS` come before an answer, all heads together have at most `MAX_FETCHED_HEAD_BYTES`,
-  and at most `MAX_SHORT_PIECES` of an answer are short, of what is read as of its body. All of these are free to send
-  without end, each takes work of the thread in which calls are decided, and some URLs are strangers'.
+  all of an answer at most that and twice `max_bytes`, and at most `MAX_SHORT_PIECES` of it are short, of what is read
+  as of its body. All of these are free to send without end, each takes work of the thread in which calls are decided,
+  and some URLs are strangers'.
 
 The callers check the content of the body.
 """
@@ -80,7 +81,7 @@ async def fetch(
     to the address that it returns. `context` has the certificates to trust (None: those of `trust`). Raises
     `KeySetError`."""
     try:
-        async with asyncio.timeout(timeout), plain_client(headers=JSON_HEADERS, context=context) as client:
+        async with asyncio.timeout(timeout), plain_client(max_bytes, headers=JSON_HEADERS, context=context) as client:
             return await _get(client, httpx2.URL(url), max_bytes, redirects, resolve)
     except TimeoutError:
         raise KeySetError(f"no answer within {timeout:g} s") from None
@@ -162,11 +163,15 @@ async def _body(response: httpx2.Response, max_bytes: int) -> bytes:
 
 
 def plain_client(
-    context: ssl.SSLContext | None = None, transport: httpx2.AsyncBaseTransport | None = None, **options: Any
+    max_bytes: int,
+    context: ssl.SSLContext | None = None,
+    transport: httpx2.AsyncBaseTransport | None = None,
+    **options: Any,
 ) -> httpx2.AsyncClient:
     """Return a client that takes nothing from the environment, follows no redirects, and does little work for answers
-    ([work]). `context` has the certificates to trust (None: those of `trust`)."""
-    transport = transport or _Transport(verify=context or trust(), trust_env=False)
+    ([work]). `max_bytes` is the most that is taken of a body: `read_body` has to be given the same. `context` has the
+    certificates to trust (None: those of `trust`)."""
+    transport = transport or _Transport(MAX_FETCHED_HEAD_BYTES + 2 * max_bytes, context or trust())
     return httpx2.AsyncClient(transport=transport, trust_env=False, follow_redirects=False, **options)
 
 
@@ -185,25 +190,29 @@ async def read_body(response: httpx2.Response, max_bytes: int) -> bytes | None:
 
 
 class _Transport(httpx2.AsyncHTTPTransport):
-    """Has each connection's answers read by `_Heads`."""
+    """Has the answers of each connection, of at most so many bytes, read by `_Answers`."""
+
+    def __init__(self, most_bytes: int, context: ssl.SSLContext) -> None:
+        super().__init__(verify=context, trust_env=False)
+        self._most_bytes = most_bytes
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        request.extensions = {**request.extensions, "trace": _on_event}
+        request.extensions = {**request.extensions, "trace": self._on_event}
         return await super().handle_async_request(request)
 
+    async def _on_event(self, event: str, info: Mapping[str, Any]) -> None:
+        if event in _OPENED:
+            stream = info["return_value"]
+            answers = _Answers(stream, self._most_bytes)
+            stream.read, stream.write = answers.read, answers.write
 
-async def _on_event(event: str, info: Mapping[str, Any]) -> None:
-    if event in _OPENED:
-        stream = info["return_value"]
-        heads = _Heads(stream)
-        stream.read, stream.write = heads.read, heads.write
 
+class _Answers:
+    """Bounds the heads, the bytes and the short reads that come on a connection after each request ([work])."""
 
-class _Heads:
-    """Bounds the heads and the short reads that come on a connection after each request ([work])."""
-
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, most_bytes: int) -> None:
         self._read, self._write = stream.read, stream.write
+        self._most_bytes = most_bytes
         self._begin()
 
     async def write(self, data: bytes, timeout: float | None = None) -> None:
@@ -212,12 +221,12 @@ class _Heads:
         await self._write(data, timeout)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Return the next bytes. Raises `httpx2.RemoteProtocolError` for too many interim responses or short reads, or
-        too large heads."""
+        """Return the next bytes. Raises `httpx2.RemoteProtocolError` for what is out of bounds."""
         data: bytes = await self._read(max_bytes, timeout)
+        self._size += len(data)
         self._short += len(data) < SHORT_PIECE_BYTES
-        if self._short > MAX_SHORT_PIECES:
-            raise httpx2.RemoteProtocolError("an answer in too many short pieces")
+        if self._size > self._most_bytes or self._short > MAX_SHORT_PIECES:
+            raise httpx2.RemoteProtocolError("an answer that is too long, or in too many short pieces")
         if self._in_heads:
             self._heads += data
             self._look()
@@ -225,7 +234,7 @@ class _Heads:
 
     def _begin(self) -> None:
         self._heads = bytearray()
-        self._interim = self._whole = self._short = 0
+        self._interim = self._whole = self._size = self._short = 0
         self._in_heads = True
 
     def _look(self) -> None:

@@ -39,7 +39,7 @@ class Collector:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._client = plain_client(headers=_HEADERS, cookies=_NoCookies())
+        self._client = plain_client(MAX_COLLECTOR_BYTES, headers=_HEADERS, cookies=_NoCookies())
 
     async def send(self, path: str, body: bytes, timeout: float) -> bytes:
         """Send a message within `timeout` seconds. Return the body of a success; b"" if that is unreadable. Raises

@@ -46,7 +46,7 @@ async def post_form(url: str, authorization: str, form: bytes, resolve: Resolve 
     connect to the address that it returns. Raises `AccessTokenError`."""
     try:
         # Its own timeouts would interfere with the caller's.
-        client = plain_client(timeout=None)
+        client = plain_client(MAX_TOKEN_ANSWER_BYTES, timeout=None)
         place, host, names = await place_of(httpx2.URL(url), resolve)
         headers = {**_HEADERS, **host, "authorization": authorization}
         async with client, client.stream("POST", place, content=form, headers=headers, extensions=names) as response:
