@@ -223,10 +223,10 @@ class _Answers:
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return the next bytes. Raises `httpx2.RemoteProtocolError` for what is out of bounds."""
         data: bytes = await self._read(max_bytes, timeout)
-        self._size += len(data)
         self._short += len(data) < SHORT_PIECE_BYTES
         if self._size > self._most_bytes or self._short > MAX_SHORT_PIECES:
             raise httpx2.RemoteProtocolError("an answer that is too long, or in too many short pieces")
+        self._size += len(data)  # only now: of a long body, what one read brings is refused as such by `read_body`
         if self._in_heads:
             self._heads += data
             self._look()
