@@ -12,7 +12,13 @@ import threading
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from accredit.base.deferred import leave_unopened
+
+if not TYPE_CHECKING:  # its own code imports its command line, which reloads a server's code: 1 to 3 MiB
+    leave_unopened("uvicorn", modules={"Config": "config", "Server": "server"})
 
 import uvloop
 
