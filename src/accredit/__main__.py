@@ -6,6 +6,9 @@ the folder.
 Some errors can't be handled by any part of a command: too little memory, a folder that is gone, data that is nested too
 deep for Python. They end the command with two lines, and the exit code for wrong use (2). Other errors are defects, and
 show where they were raised. Tests call what `main` calls, so they see every error.
+
+If `accredit doctor` has abandoned looks, the process ends at once, without Python's own end: that would take the
+libraries away under the threads of these looks, and the process would die of it (SIGSEGV) instead of its exit code.
 """
 
 import contextlib
@@ -27,6 +30,17 @@ _MAX_SHOWN = 200
 
 def main() -> int:
     """Run the command line; return the exit code."""
+    code = _run()
+    engine = sys.modules.get("accredit.ops.doctor.engine")  # a command that has not loaded it has no looks
+    if engine is not None and engine.is_looking():
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):  # nobody can be told
+                stream.flush()
+        os._exit(code)
+    return code
+
+
+def _run() -> int:
     unfit = _why_unfit(os.name, sys.version_info[:2])
     if unfit is not None:
         print("error: {}\nhelp: {}".format(*unfit), file=sys.stderr, flush=True)  # noqa: T201 - click may not load

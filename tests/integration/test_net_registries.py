@@ -224,7 +224,7 @@ pins = ["owner.key.pub"]
 ca_file = "cert.pem"
 """
         (tmp_path / "accredit.toml").write_text(text, "utf-8")
-        settings = build_proofs(load(tmp_path / "accredit.toml", {}, {}))
+        settings = build_proofs(load(tmp_path / "accredit.toml", {}, {}), vocabulary=frozenset())
         assert settings is not None
         store = MemoryStore()
 

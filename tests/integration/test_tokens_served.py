@@ -107,11 +107,16 @@ def test_so_would_two_gateways_with_one_database(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("secret_file", "told"),
-    [("tokens.key", "written over"), ("accredit.toml", "written over"), ("nowhere/secret", "there is no folder")],
+    [
+        ("tokens.key", "written over"),
+        ("../{0.name}/tokens.key", "written over"),
+        ("accredit.toml", "written over"),
+        ("nowhere/secret", "there is no folder"),
+    ],
 )
 def test_the_secret_is_written_over_nothing_that_the_gateway_needs(secret_file: str, told: str, tmp_path: Path) -> None:
     assert accredit("token", "keygen", "tokens.key", folder=tmp_path).returncode == 0
-    write(tmp_path, "http://127.0.0.1:1/mcp", TOKENS + BOOTSTRAP.replace("first.secret", secret_file))
+    write(tmp_path, "http://127.0.0.1:1/mcp", TOKENS + BOOTSTRAP.replace("first.secret", secret_file.format(tmp_path)))
     before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
     for command in (("serve",), ("config", "check")):
         done = accredit(*command, folder=tmp_path)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from accredit.attest import Head, LogSigner
 from accredit.base.clock import unix_seconds
-from accredit.base.deferred import load
+from accredit.base.deferred import Deferred, load
 from accredit.base.log_events import log_event
 from accredit.config import (
     Loaded,
@@ -33,26 +33,29 @@ from accredit.rounds import KeyRing
 from accredit.stores import open_revocations
 from accredit.tokens import AccessGrant
 
-if TYPE_CHECKING:  # what a gateway loads only if it has a store, or a log
+if TYPE_CHECKING:  # what a gateway loads only if it has a store, or a log, or asks others for keys and tokens
+    from accredit import net
+    from accredit.net import client_documents, identity_provider
     from accredit.stores import OpenStore, RevocationLists, StoreUrl
+    from accredit.stores.audit_log import process, queue, writer
     from accredit.stores.audit_log.places import LogPlace
-    from accredit.stores.audit_log.queue import QueuedRecords
     from accredit.stores.audit_log.requests import LogExecutor
     from accredit.stores.door.steps import Door
+else:
+    net, client_documents = Deferred("accredit.net"), Deferred("accredit.net.client_documents")
+    identity_provider = Deferred("accredit.net.identity_provider")
+    process, queue = Deferred("accredit.stores.audit_log.process"), Deferred("accredit.stores.audit_log.queue")
+    writer = Deferred("accredit.stores.audit_log.writer")
 
 _logger = logging.getLogger("accredit.app")
 
 
 def _access_tokens(grant: AccessGrant) -> AccessTokens:
-    from accredit import net  # noqa: PLC0415 - httpx2 costs 2 MiB, and only who needs a token needs it
-
     return net.AccessTokens(grant)
 
 
 def _people(idp: IdpSettings) -> People:
-    from accredit.net.identity_provider import IdentityProvider  # noqa: PLC0415 - as above
-
-    return IdentityProvider(idp.issuer, idp.client_id, idp.client_secret)
+    return identity_provider.IdentityProvider(idp.issuer, idp.client_id, idp.client_secret)
 
 
 class Ports(NamedTuple):
@@ -61,7 +64,7 @@ class Ports(NamedTuple):
     store: "OpenStore | None" = None
     revocations: "RevocationLists | None" = None
     key_sets: KeySets | None = None
-    records: "QueuedRecords | None" = None
+    records: "queue.QueuedRecords | None" = None
     tasks: TaskStore | None = None
     access_tokens: AccessTokensFor = _access_tokens
     door: "Door | None" = None
@@ -87,11 +90,7 @@ def renew_ports(ports: Ports, loaded: Loaded, proofs: ProofSettings | None, ring
 
 async def refresh(ports: Ports) -> None:
     """Fetch remote key sets again."""
-    if ports.key_sets is None:
-        return
-    from accredit.net import IssuerKeys  # noqa: PLC0415 - see `_key_sets`
-
-    if isinstance(ports.key_sets, IssuerKeys):
+    if ports.key_sets is not None and isinstance(ports.key_sets, net.IssuerKeys):
         await ports.key_sets.refresh()
 
 
@@ -118,13 +117,12 @@ def _deciding(ports: Ports, loaded: Loaded, proofs: ProofSettings | None, ring: 
 
 def _with_door(ports: Ports, loaded: Loaded, ring: KeyRing) -> Ports:
     """Return `ports` with those of the front door."""
-    from accredit.net.client_documents import ClientDocuments  # noqa: PLC0415 - httpx2 costs 2 MiB
-
     store = store_of(loaded)
     return ports._replace(
         door=ports.door.sealed_with(ring) if ports.door is not None else store.open_door(ring),
         asks=ports.asks or store.open_asks(),
-        client_documents=ports.client_documents or ClientDocuments(private=loaded.config.oauth.private_documents),
+        client_documents=ports.client_documents
+        or client_documents.ClientDocuments(private=loaded.config.oauth.private_documents),
     )
 
 
@@ -156,17 +154,13 @@ def _load_libraries(loaded: Loaded, proofs: ProofSettings | None) -> None:
 
 
 def _key_sets(loaded: Loaded, before: KeySets | None) -> KeySets:
-    from accredit.net import IssuerKeys  # noqa: PLC0415 - httpx2 costs 2 MiB, and only keys at a URL need it
-
-    return IssuerKeys(build_key_sources(loaded), before=before if isinstance(before, IssuerKeys) else None)
+    return net.IssuerKeys(build_key_sources(loaded), before=before if isinstance(before, net.IssuerKeys) else None)
 
 
-def _records(loaded: Loaded) -> "QueuedRecords | None":
+def _records(loaded: Loaded) -> "queue.QueuedRecords | None":
     mode = loaded.config.attest.mode
     if mode == "off":
         return None
-    from accredit.stores.audit_log.queue import QueuedRecords  # noqa: PLC0415 - only who keeps records needs the log
-
     durable = mode == "durable"
     store = store_of(loaded).lasting
     if store is None:
@@ -175,7 +169,7 @@ def _records(loaded: Loaded) -> "QueuedRecords | None":
     place = store.log_place(gateway_id(loaded), trusted_log_keys(loaded), durable=durable)
     signer = build_log_signer(loaded)
     try_record_signer(loaded)
-    return QueuedRecords(
+    return queue.QueuedRecords(
         _log_executor(place, signer),
         durable=durable,
         policy_digest=policy_digest(loaded),
@@ -188,12 +182,9 @@ def _records(loaded: Loaded) -> "QueuedRecords | None":
 def _log_executor(place: "LogPlace", signer: LogSigner) -> "LogExecutor":
     """Return the executor that writes the log. The gateway's own key signs in a separate process, as signing costs CPU.
     Another signer is used in a thread, as it mostly waits."""
-    from accredit.stores.audit_log.process import LogProcess  # noqa: PLC0415 - as above
-    from accredit.stores.audit_log.writer import LogThread  # noqa: PLC0415 - as above
-
     if signer.records is None:
-        return LogProcess(place, signer, on_replaced=_report_replaced)
-    return LogThread(place, signer)
+        return process.LogProcess(place, signer, on_replaced=_report_replaced)
+    return writer.LogThread(place, signer)
 
 
 def revocation_lists(

@@ -20,12 +20,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
-
-from accredit.base.deferred import leave_unopened
-
-if not TYPE_CHECKING:  # its own code imports its command line, which reloads a server's code: 1 to 3 MiB
-    leave_unopened("uvicorn", modules={"Config": "config", "Server": "server"})
+from typing import Any, NamedTuple, Protocol, cast
 
 import uvicorn
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from threading import RLock
 from types import MappingProxyType, ModuleType
 from typing import Any
 
@@ -85,17 +86,31 @@ def names_of(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
 
 
 class _Unopened(ModuleType):
-    """A package whose `__init__` has not run. It runs when a name from it is first needed that is not in `_modules`."""
+    """A package whose `__init__` has not run. It runs when a name from it is first needed that is not in `_modules`;
+    other threads that need one wait for it."""
 
     _modules: Mapping[str, str] = MappingProxyType({})
+    _opens = False
 
     def __getattr__(self, name: str) -> Any:
         if name in self._modules:
             return getattr(import_module(f"{self.__name__}.{self._modules[name]}"), name)
-        self.__class__ = ModuleType  # pyright: ignore[reportAttributeAccessIssue] - it is one, as Python sees it
-        if self.__spec__ is not None and self.__spec__.loader is not None:
-            self.__spec__.loader.exec_module(self)
-        return getattr(self, name)
+        with _opening:
+            if type(self) is _Unopened and not self._opens:  # the package's own code asks, too
+                self._open()
+        return ModuleType.__getattribute__(self, name)
+
+    def _open(self) -> None:
+        self._opens = True
+        try:
+            if self.__spec__ is not None and self.__spec__.loader is not None:
+                self.__spec__.loader.exec_module(self)
+            self.__class__ = ModuleType  # pyright: ignore[reportAttributeAccessIssue] - it is one, as Python sees it
+        finally:
+            self._opens = False
+
+
+_opening = RLock()
 
 
 def leave_unopened(*names: str, modules: Mapping[str, str] | None = None) -> None:

@@ -24,6 +24,7 @@ Not checked: whether the server that was met first is the right one. If that mat
 (`accredit connect --gateway-id`).
 """
 
+import errno
 import json
 import logging
 import os
@@ -49,6 +50,9 @@ MAX_KNOWN_GATEWAYS_BYTES = 1_048_576
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORTS = {"http": 80, "https": 443}
 
+_READ_ONLY = frozenset({errno.ENOENT, errno.EACCES, errno.EROFS})
+"""The errors of a folder that is missing, or can't be written to. Nothing can be remembered there by any process, and
+`_remember` says so."""
 _NO_PLACE = "a server without a URL is signed for by name: gateway_id of ProofPresenter, or known_as of the client"
 _SILENT = "the gateway asks for a proof and does not say who it is"
 
@@ -56,7 +60,7 @@ _log = logging.getLogger("accredit.client")
 
 
 class PinsInUse(Exception):
-    """Another process has locked the file of known gateways. `request` is the id of the request that waits for it."""
+    """The file of known gateways can't be locked now. `request` is the id of the request that waits for it."""
 
     def __init__(self, refusal: ProofRefused) -> None:
         super().__init__(refusal.message)
@@ -93,13 +97,14 @@ class GatewayPin:
 
     def meet(self, claimed: str) -> None:
         """Check the id that the gateway claims. Raises `ProofRefused` if another id is pinned, or if this one is known
-        under another URL. Raises `PinsInUse` while another process has locked the file: then it can be tried again."""
+        under another URL. Raises `PinsInUse` while the file can't be locked, mostly because another process has locked
+        it: then it can be tried again."""
         if not (self.id or self.url or self.unbound):
             return
         if not self.id and claimed.isprintable() and 0 < len(claimed.encode()) <= MAX_IDENTIFIER_LENGTH_BYTES:
-            with _alone(self._file) as alone:
-                if not alone:
-                    raise PinsInUse(self.unknown(f"another process holds {_lock_of(self._file)}" if self._file else ""))
+            with _alone(self._file) as why_not:
+                if why_not:
+                    raise PinsInUse(self.unknown(why_not))
                 self._meet_first(claimed)
         if claimed != self.id:
             text = f"this gateway was {self.id or 'nobody'}, and now says that it is {excerpt(claimed)}"
@@ -210,17 +215,19 @@ def check_name(name: str) -> None:
 
 
 @contextmanager
-def _alone(file: Path | None) -> Generator[bool]:
-    """Lock the file for reading and changing it, if it has a folder. Yield False if another process has the lock."""
-    lock, is_taken = None, False
+def _alone(file: Path | None) -> Generator[str]:
+    """Lock the file for reading and changing it, if it has a folder that can be written to. Yield "", or why it can't
+    be locked. Without the lock two processes would lose each other's pins, and trust whoever comes next."""
+    path, lock, why_not = None if file is None else _lock_of(file), None, ""
     try:
-        lock = None if file is None else open_locked(_lock_of(file))
+        lock = None if path is None else open_locked(path)
     except BlockingIOError:
-        is_taken = True
-    except OSError:
-        pass  # nothing can be remembered there, and `_remember` says so
+        why_not = f"another process holds {path}"
+    except OSError as error:
+        if error.errno not in _READ_ONLY:
+            why_not = f"{path} can't be locked: {error.strerror}"
     try:
-        yield not is_taken
+        yield why_not
     finally:
         if lock is not None:
             os.close(lock)

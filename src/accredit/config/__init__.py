@@ -4,8 +4,9 @@
 - `build_settings` checks it against this machine (`build_all_settings` where there may be several servers).
 - `build_upstream`, `build_catalog`, `build_pins`, `build_proofs`, `build_records`, `build_rounds`, `build_tokens`,
   `build_key_sources` and `build_monitoring` do so for parts of it.
-- `read_lock_file` reads what is pinned. `roots_of` returns the keys of those whose delegations count. `store_of` parses
-  the store's URL. `tls_context` loads the certificate. `try_record_signer` has the signer of records sign once.
+- `read_lock_file` reads what is pinned. `roots_of` returns the keys of those whose delegations count, `vocabulary_of`
+  the scopes that all servers accept. `store_of` parses the store's URL. `tls_context` loads the certificate.
+  `try_record_signer` has the signer of records sign once.
 - `changes` and `check_fixed` compare two readings of the configuration.
 - `list_settings` prints it, and `named_files` lists the files that it names. `policy_digest` is the digest by which
   records name it.
@@ -30,7 +31,7 @@ from accredit.config.load import Loaded, Origin, Values, load, load_command_line
 from accredit.config.monitoring import MonitoringSettings, build_monitoring
 from accredit.config.named_files import named_files
 from accredit.config.pins import build_pins, lock_file, read_lock_file, read_pinned
-from accredit.config.proofs import build_catalog, build_proofs, read_public_key, roots_of
+from accredit.config.proofs import build_catalog, build_proofs, read_public_key, roots_of, vocabulary_of
 from accredit.config.schema import Config
 from accredit.config.show import SettingRow, list_settings
 from accredit.config.store import build_rounds, store_of
@@ -78,4 +79,5 @@ __all__ = [
     "tls_context",
     "trusted_log_keys",
     "try_record_signer",
+    "vocabulary_of",
 ]

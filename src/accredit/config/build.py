@@ -11,11 +11,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from msgspec import structs
 
+from accredit.base.deferred import Deferred
 from accredit.config.apis import build_api
 from accredit.config.attest import build_records, gateway_id
 from accredit.config.digest import policy_digest
@@ -35,6 +36,11 @@ from accredit.gateway.merging import merged_pins, merged_settings
 from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream, RoundsSettings, StdioUpstream
 from accredit.keys import reading_alike
 from accredit.rounds import KeyRing
+
+if TYPE_CHECKING:
+    from accredit.gateway.upstream.stdio import child
+else:
+    child = Deferred("accredit.gateway.upstream.stdio.child")  # few gateways start their server
 
 
 def build_settings(
@@ -186,13 +192,11 @@ def _folder(loaded: Loaded) -> Path | None:
 
 
 def _stdio(command: list[str], env: Mapping[str, str], folder: Path | None, place: str) -> StdioUpstream:
-    from accredit.gateway.upstream.stdio.child import find_program  # noqa: PLC0415 - few gateways start their server
-
     program = command[0]
     if folder and os.path.dirname(program):
         program = str(folder / program)
     upstream = StdioUpstream((program, *command[1:]), env, str(folder) if folder else None)
-    if find_program(upstream) is None:
+    if child.find_program(upstream) is None:
         raise ConfigurationError(
             f"{place} command not found: {program}",
             "correct the path, or make the file executable"

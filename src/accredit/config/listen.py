@@ -20,6 +20,9 @@ from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream
 from accredit.keys import FileContent, memory_file, read_file
 from accredit.limits import MAX_PEM_CHAIN_BYTES
 
+_DIALED = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not listened on
+"""The addresses that stand for all of this machine's, each with the one to which a connection to it leads."""
+
 
 def check_exposure(gateway: Gateway, admin: Admin | None = None) -> None:
     """Refuse to listen outside loopback without TLS. Raises `ConfigurationError`."""
@@ -39,7 +42,7 @@ def check_exposure(gateway: Gateway, admin: Admin | None = None) -> None:
 
 def url_here(gateway: Gateway) -> str:
     """Return the endpoint's URL for programs on this machine."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(gateway.host, gateway.host).strip("[]")  # noqa: S104 - it is asked there
+    host = _DIALED.get(gateway.host, gateway.host).strip("[]")
     scheme = "http" if gateway.tls_cert_file is None else "https"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{gateway.port}{gateway.path}"
 
@@ -65,21 +68,23 @@ def leads_to(gateway: Gateway, url: str) -> bool:
 
 
 def _is_here(host: str, own: str) -> bool:
-    own, host = own.strip("[]").lower(), _as_dialed(host)
-    if own in ("0.0.0.0", "::"):  # noqa: S104 - compared, not listened on
-        return is_loopback_host(host)
+    host, own = _address(host), _address(own)
+    if own in _DIALED:
+        return host in _DIALED or is_loopback_host(host)
+    host = _DIALED.get(host, host)
     return host == own or ("localhost" in (host, own) and is_loopback_host(host) and is_loopback_host(own))
 
 
-def _as_dialed(host: str) -> str:
-    """Return a host in the spelling of the address that a connection to it has: `127.1` and `::ffff:127.0.0.1` are
-    127.0.0.1, and so is `0.0.0.0`, at which nobody else can be. A name stays as it is: it is not resolved."""
+def _address(host: str) -> str:
+    """Return a host in the spelling of the address that it is: `127.1` and `::ffff:127.0.0.1` are 127.0.0.1. A name
+    stays as it is, without the dot at its end: it is not resolved."""
+    host = host.strip("[]").lower().removesuffix(".")
     with suppress(ValueError):
         parsed = ipaddress.IPv6Address(host)
-        return str(parsed.ipv4_mapped or (ipaddress.IPv6Address(1) if parsed.is_unspecified else parsed))
+        return str(parsed.ipv4_mapped or parsed)
     with suppress(OSError):
         host = socket.inet_ntoa(socket.inet_aton(host))
-    return "127.0.0.1" if host == "0.0.0.0" else host  # noqa: S104 - compared, not listened on
+    return host
 
 
 def tls_context(gateway: Gateway) -> ssl.SSLContext | None:

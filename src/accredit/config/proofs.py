@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from accredit.net.registries import Registry
 
 
-def build_proofs(loaded: Loaded, *, vocabulary: frozenset[str] = frozenset(), workers: int = 1) -> ProofSettings | None:
+def build_proofs(loaded: Loaded, *, vocabulary: frozenset[str], workers: int = 1) -> ProofSettings | None:
     """Return how calls are decided, or None if proofs are off and the catalog is empty. Raises `ConfigurationError`.
 
     `vocabulary` has the scopes of all servers of the gateway (`vocabulary_of`), beside those of this one's catalog.

@@ -14,6 +14,7 @@ Not checked: whether an issuer can be reached, and whether a tool of that name e
 """
 
 import contextlib
+import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -181,7 +182,7 @@ def _bootstrap(
         raise ConfigurationError(
             f"tokens.bootstrap.secret_file: there is no folder {path.parent}", "make it, or name another file"
         )
-    if path in (Path(table.key_file), loaded.file):
+    if os.path.realpath(path) in {os.path.realpath(each) for each in (table.key_file, loaded.file) if each is not None}:
         raise ConfigurationError(
             f"tokens.bootstrap.secret_file: the secret would be written over {path}, which is needed",
             "name a file of its own",

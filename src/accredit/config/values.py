@@ -264,17 +264,19 @@ def _token_scopes(value: str) -> None:
 
 
 def _headers(value: dict[str, str | HeaderFrom]) -> None:
+    names: set[str] = set()
     for name, text in value.items():
         if not _TOKEN.fullmatch(name):
             raise ValueError("should hold header names")
         read = name.lower().replace("_", "-")  # as CGI and PHP do
+        names.add(read)
         if read in _OWN_HEADERS or read.startswith("mcp-param-"):
             raise ValueError(f"should not hold {name}, which the gateway sets itself")
         if isinstance(text, str):
             check_header_text(text)
         elif text.scheme and not _TOKEN.fullmatch(text.scheme):
             raise ValueError("should hold schemes such as Bearer")
-    if len({name.lower() for name in value}) != len(value):
+    if len(names) != len(value):
         raise ValueError("should name each header once")
 
 

@@ -31,6 +31,7 @@ from accredit.config import (
     load,
     own_key_file,
     tls_context,
+    vocabulary_of,
 )
 from accredit.config.schema import SECTIONS, Server
 from accredit.config.servers import every_view
@@ -147,7 +148,7 @@ def _build_everything(loaded: Loaded, *, has_upstream: bool) -> bool:
 
     built = attempt(lambda: build_all_settings(loaded, os.environ)) if has_upstream else None
     attempt(lambda: check_no_loop(loaded.config.gateway, built or ()))
-    proofs = built[0].proofs if built else attempt(lambda: build_proofs(loaded))
+    proofs = built[0].proofs if built else attempt(lambda: build_proofs(loaded, vocabulary=vocabulary_of(loaded)))
     for build in (build_records, build_rounds, partial(build_tokens, environ=os.environ)):
         attempt(partial(build, loaded))
     if not faults:

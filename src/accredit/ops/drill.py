@@ -24,7 +24,7 @@ from accredit.config import load
 from accredit.config.attest import gateway_id
 from accredit.config.listen import url_here
 from accredit.config.load import Loaded
-from accredit.config.proofs import build_proofs
+from accredit.config.proofs import build_proofs, vocabulary_of
 from accredit.config.schema import Server
 from accredit.config.servers import every_view, view
 from accredit.config.tokens import build_key_sources, build_tokens, signs_for
@@ -174,7 +174,7 @@ def _choose(loaded: Loaded, request: DrillOptions) -> list[Loaded]:
     if the issuer is not a root."""
     chosen = [each for each in every_view(loaded) if request.server in (None, each.server)]
     chosen = chosen or [view(loaded, request.server or "")]
-    proofs, issuer = build_proofs(chosen[0]), read_key(request.issuer).public()
+    proofs, issuer = build_proofs(chosen[0], vocabulary=vocabulary_of(loaded)), read_key(request.issuer).public()
     if proofs is None or issuer.public_key not in {*proofs.policy.roots, *proofs.policy.pins}:
         raise ConfigurationError(
             f"{request.issuer} ({issuer.id}) is no root of this gateway: it would refuse all that it signs",
@@ -185,7 +185,7 @@ def _choose(loaded: Loaded, request: DrillOptions) -> list[Loaded]:
 
 def _endpoint(each: Loaded, loaded: Loaded, request: DrillOptions, tokens: TokenSettings | None) -> Endpoint:
     """Return the endpoint of a view. Raises `ConfigurationError`."""
-    proofs, api = build_proofs(each), each.api
+    proofs, api = build_proofs(each, vocabulary=vocabulary_of(loaded)), each.api
     gateway, admin = loaded.config.gateway, loaded.config.admin
     base = request.url or url_here(gateway)
     here = urlsplit(base)

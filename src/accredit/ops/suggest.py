@@ -25,7 +25,7 @@ from msgspec import structs
 from accredit.attest import timestamp
 from accredit.base.text import json_ascii, several
 from accredit.client.presenter import GRANTS
-from accredit.config import Loaded, build_proofs, gateway_id, load
+from accredit.config import Loaded, build_proofs, gateway_id, load, vocabulary_of
 from accredit.config.proofs import catalog_of
 from accredit.config.servers import every_view
 from accredit.console.settings import read_settings
@@ -89,7 +89,7 @@ def find_public_keys(environ: Mapping[str, str], configuration: Path | None) -> 
 def deployment_of(loaded: Loaded) -> Deployment:
     """Return the deployment that a configuration describes. Raises `ConfigurationError`."""
     servers = every_view(loaded)
-    proofs = build_proofs(servers[0])
+    proofs = build_proofs(servers[0], vocabulary=vocabulary_of(loaded))
     roots = [root.id for root in proofs.policy.roots] if proofs is not None and proofs.judged else None
     catalogs = {each.server: catalog_of(each) for each in servers}
     return Deployment(gateway_id(loaded), catalogs, loaded.config.gateway.merge, roots or None)

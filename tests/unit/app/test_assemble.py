@@ -15,7 +15,7 @@ from tests.world.running import run
 
 from accredit.app import Ports, assemble
 from accredit.app.assemble import renew_ports
-from accredit.config import build_proofs, load
+from accredit.config import build_proofs, load, vocabulary_of
 from accredit.errors import ConfigurationError
 from accredit.keys import make_key, write_key
 from accredit.ports import Spending
@@ -50,7 +50,7 @@ def assembled(folder: Path, text: str) -> Ports:
     file = folder / "accredit.toml"
     file.write_text(text, "utf-8")
     loaded = load(file, {}, {})
-    return assemble(loaded, build_proofs(loaded))
+    return assemble(loaded, build_proofs(loaded, vocabulary=vocabulary_of(loaded)))
 
 
 def test_with_proofs_off_nobody_is_asked(folder: Path) -> None:
@@ -99,12 +99,12 @@ def test_a_reload_that_turns_proofs_off_and_one_that_turns_them_on_again_forget_
     ports = assembled(folder, text)
     (folder / "accredit.toml").write_text(text.replace('"required"', '"off"'), "utf-8")
     loaded = load(folder / "accredit.toml", {}, {})
-    ports = renew_ports(ports, loaded, build_proofs(loaded))
+    ports = renew_ports(ports, loaded, build_proofs(loaded, vocabulary=vocabulary_of(loaded)))
     list_file.write_bytes(issue_revocation_list(world.owner.signer(), (), NOW - 1).text())
     (folder / "accredit.toml").write_text(text, "utf-8")
     loaded = load(folder / "accredit.toml", {}, {})
     with pytest.raises(ConfigurationError, match="older than the one in force"):
-        renew_ports(ports, loaded, build_proofs(loaded))
+        renew_ports(ports, loaded, build_proofs(loaded, vocabulary=vocabulary_of(loaded)))
 
 
 def test_another_issuers_list_counts_where_its_key_is_named_and_else_stops_the_start(
@@ -167,7 +167,7 @@ def test_after_a_reload_the_front_door_s_memory_is_sealed_with_the_new_keys__in_
     oauth = '[store]\nurl = "sqlite:///accredit.db"\n[oauth]\nenabled = true\npublic_url = "https://mcp.example"\n'
     file.write_text(TEXT + oauth, "utf-8")
     loaded = load(file, {}, {})
-    proofs = build_proofs(loaded)
+    proofs = build_proofs(loaded, vocabulary=vocabulary_of(loaded))
     old, new = b"o" * 32, b"n" * 32
     before = assemble(loaded, proofs, KeyRing([old]))
     after = renew_ports(before, loaded, proofs, KeyRing([new, old]))

@@ -57,6 +57,21 @@ def test_a_name_whose_module_is_known_opens_nothing(package: Path) -> None:
     )
 
 
+def test_a_second_thread_waits_for_the_whole_of_a_package_that_a_first_one_opens(package: Path) -> None:
+    (package / "outer" / "__init__.py").write_text("import __main__; __main__.let_second_ask()\nNAME = 1\n")
+    run(
+        "import sys, threading; from accredit.base.deferred import leave_unopened\n"
+        "leave_unopened('outer'); import outer; found = []\n"
+        "second = threading.Thread(target=lambda: found.append(getattr(outer, 'NAME', 'half a package')))\n"
+        "def let_second_ask():\n"
+        "    second.start()\n"
+        "    while second.is_alive() and sys._current_frames()[second.ident].f_code.co_name != '__getattr__': pass\n"
+        "assert outer.NAME == 1\n"
+        "second.join(); assert found == [1], found\n",
+        package,
+    )
+
+
 @pytest.mark.slow
 def test_the_official_sdk_is_whole__too(tmp_path: Path) -> None:
     run(

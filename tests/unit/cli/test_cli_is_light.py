@@ -155,3 +155,8 @@ OPTIONAL = {"typing_extensions"}
 def test_the_gateway_runs_without_it(module: str) -> None:
     statements = "import accredit.cli.actions.serve, sys, uvicorn.lifespan.on; print(*sys.modules, file=sys.stderr)"
     assert module not in modules_after(statements=statements)
+
+
+def test_a_program_that_imports_our_server_has_all_of_uvicorn() -> None:
+    statements = "import accredit.app, sys; print(*sys.modules, file=sys.stderr)"
+    assert "uvicorn.main" in modules_after(statements=statements)

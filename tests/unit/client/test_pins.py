@@ -205,6 +205,15 @@ def test_a_process_that_is_stopped_while_it_meets_a_gateway_does_not_stop_the_ot
     assert waiting.id == "mail"
 
 
+def test_without_a_lock_nobody_is_trusted__two_processes_would_lose_each_other_s_pins(tmp_path: Path) -> None:
+    (tmp_path / ".known.json.lock").symlink_to(tmp_path / "elsewhere")
+    met = pin(tmp_path / "known.json")
+    with pytest.raises(PinsInUse, match=r"\.known\.json\.lock can't be locked"):
+        met.meet("mail")
+    assert met.id == ""
+    pin(tmp_path / "no such folder" / "known.json").meet("mail")
+
+
 def test_a_file_that_breaks_while_we_run_lets_nobody_in(tmp_path: Path) -> None:
     file = tmp_path / "known.json"
     met = pin(file)

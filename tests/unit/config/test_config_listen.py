@@ -89,6 +89,10 @@ def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path: P
             for each in ("127.1", "0x7f000001", "0.0.0.0", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]")
         ),
         ("::1", "http://[::]:8484/mcp", True),
+        *((each, "http://127.0.0.1:8484/mcp", True) for each in ("::ffff:127.0.0.1", "127.1", "0", "::0")),
+        ("0:0:0:0:0:0:0:1", "http://[::1]:8484/mcp", True),
+        ("127.0.0.1", "http://localhost.:8484/mcp", True),
+        ("gate.example.", "http://gate.example:8484/mcp", True),
         ("127.0.0.1", "http://[::1]:8484/mcp", False),
     ],
 )

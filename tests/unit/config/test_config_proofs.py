@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.world.delegations import NOW
 
-from accredit.config import Config, build_catalog, build_proofs, convert_tables, load
+from accredit.config import Config, build_catalog, build_proofs, convert_tables, load, vocabulary_of
 from accredit.config.attest import GATEWAY_KEY_FILE
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import ProofSettings
@@ -28,7 +28,8 @@ def key(folder: Path, name: str = "owner", kind: KeyKind = "human") -> PrivateKe
 def built(folder: Path, text: str, environ: dict[str, str] | None = None, *, workers: int = 1) -> ProofSettings | None:
     file = folder / "accredit.toml"
     file.write_text(text, "utf-8")
-    return build_proofs(load(file, environ or {}, {}), workers=workers)
+    loaded = load(file, environ or {}, {})
+    return build_proofs(loaded, vocabulary=vocabulary_of(loaded), workers=workers)
 
 
 def required(folder: Path, text: str, environ: dict[str, str] | None = None, *, workers: int = 1) -> ProofSettings:

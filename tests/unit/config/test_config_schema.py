@@ -97,6 +97,7 @@ def test_paths_that_no_request_has_or_that_are_taken(path: str) -> None:
         {"A": " a"},
         {"A": "ä"},
         {"A": "a", "a": "b"},
+        {"X-Key": "a", "X_Key": "b"},
         {"Transfer-Encoding": "chunked"},
         {"content-length": "1"},
         {"Content-Type": "text/plain"},

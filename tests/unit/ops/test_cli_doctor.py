@@ -1,5 +1,7 @@
 """How the looks of `accredit doctor` are taken: at one time, bounded, and whatever one of them meets."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -73,6 +75,17 @@ def test_a_look_that_never_ends_keeps_nobody_waiting_for_the_others(at: Surround
         stop.set()
     assert [(each.about, each.state) for each in found] == [("store", "bad"), ("desk", "good")]
     assert "more than 0.2 s" in found[0].what
+
+
+def test_a_look_that_was_abandoned_can_t_make_the_command_die__whose_exit_code_and_words_would_be_lost() -> None:
+    statements = (
+        "import atexit, sys, threading; import accredit.cli as cli; from accredit.__main__ import main\n"
+        "from accredit.ops.doctor.engine import run_looks\n"
+        "def run(): return print('told', *run_looks({'late': threading.Event().wait}, 0.01)) or 3\n"
+        "cli.main = run; atexit.register(print, 'Python takes the libraries away under the look'); sys.exit(main())\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", statements], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, "told late\n", "")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,13 @@ import threading
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from accredit.base.deferred import Deferred, leave_unopened
+
+if not TYPE_CHECKING:  # its own code imports its command line, which reloads a server's code: 1 to 3 MiB
+    leave_unopened("uvicorn", modules={"Config": "config", "Server": "server"})
 
 import uvloop
 
@@ -53,6 +59,11 @@ from accredit.gateway.front.legacy_sse import SSE_PATH
 from accredit.gateway.settings import ApiUpstream, BootstrapSettings
 from accredit.keys import ReadFiles, reading, write_file
 from accredit.limits import CONNECT_SECONDS
+
+if TYPE_CHECKING:
+    from accredit.gateway.front import wrap
+else:
+    wrap = Deferred("accredit.gateway.front.wrap")  # `serve` does without it
 
 _TOKEN_VARIABLE = "ACCREDIT_TOKEN"  # noqa: S105 - the name of a variable
 """The environment variable with the token of `accredit wrap`. Child processes don't get it."""
@@ -237,8 +248,6 @@ def _path(settings: GatewaySettings) -> str:
 
 def _run_wrap(loaded: Loaded, server: str | None, *, log_level: LogLevel, log_format: LogFormat) -> int:
     """Run `accredit wrap` until its input ends; return the exit code. Raises `ConfigurationError`."""
-    from accredit.gateway.front.wrap import run  # noqa: PLC0415 - `serve` does without it
-
     settings = build_settings(loaded, os.environ, server=server)
     if isinstance(settings.upstream, HttpUpstream):
         raise ConfigurationError(
@@ -252,7 +261,7 @@ def _run_wrap(loaded: Loaded, server: str | None, *, log_level: LogLevel, log_fo
         monitoring.watch(None, ports)
     configure_logs(log_level, log_format)
     _log_start(loaded, [settings])
-    serving = run(
+    serving = wrap.run(
         settings,
         store=ports.store,
         revocations=ports.revocations,

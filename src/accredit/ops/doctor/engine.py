@@ -1,7 +1,8 @@
 """The engine of checks: runs looks concurrently, and prints their findings. A look is a function that gathers the facts
 about one subject. I/O: threads, stdout.
 
-- A look that takes longer than its time is abandoned, and its result is unknown. Its thread ends with the process.
+- A look that takes longer than its time is abandoned, and its result is unknown. Its thread ends with the process
+  (`is_looking`).
 - The result of a look that fails, or gets no thread, is unknown. The others continue.
 - The exit code is 0 if no result is bad, failed or unknown. Checks that the user has left out don't count.
 - Texts may come from others' files and gateways: their length is bounded, and they are escaped when shown. Commands are
@@ -35,6 +36,7 @@ _Name = TypeVar("_Name", bound=str)
 T = TypeVar("T")
 
 _LEFT_OUT = "left out"
+_THREAD = "accredit-look"
 _SHOWN = {
     "good": ("ok  ", GOOD, "good"),
     "note": ("note", "", "to know"),
@@ -126,7 +128,7 @@ def run_looks(looks: Mapping[_Name, Callable[[], Any]], seconds: float) -> dict[
     """Run the looks, for `seconds` at most. Return what each has found, or `Unknown`."""
     told: queue.SimpleQueue[tuple[_Name, Any]] = queue.SimpleQueue()
     for name, look in looks.items():
-        thread = threading.Thread(target=_run, args=(name, look, told), daemon=True)
+        thread = threading.Thread(target=_run, name=_THREAD, args=(name, look, told), daemon=True)
         try:
             thread.start()
         except RuntimeError as error:  # there is no room for a thread
@@ -142,6 +144,11 @@ def run_looks(looks: Mapping[_Name, Callable[[], Any]], seconds: float) -> dict[
             break
         found[name], waiting = value, waiting - 1
     return found
+
+
+def is_looking() -> bool:
+    """Return whether a look is still at work, though it was abandoned."""
+    return any(each.name == _THREAD for each in threading.enumerate())
 
 
 def _run(name: _Name, look: Callable[[], Any], told: "queue.SimpleQueue[tuple[_Name, Any]]") -> None:
