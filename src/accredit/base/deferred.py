@@ -12,9 +12,8 @@ one loads it early (`load`). Type checkers and import linters must still see the
 import gc
 import sys
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
-from threading import RLock
 from types import MappingProxyType, ModuleType
 from typing import Any
 
@@ -90,12 +89,14 @@ class _Unopened(ModuleType):
     other threads that need one wait for it."""
 
     _modules: Mapping[str, str] = MappingProxyType({})
+    _opening: AbstractContextManager[object]
+    """The lock under which it runs; one for packages that need each other."""
     _opens = False
 
     def __getattr__(self, name: str) -> Any:
         if name in self._modules:
             return getattr(import_module(f"{self.__name__}.{self._modules[name]}"), name)
-        with _opening:
+        with self._opening:
             if type(self) is _Unopened and not self._opens:  # the package's own code asks, too
                 self._open()
         return ModuleType.__getattribute__(self, name)
@@ -110,9 +111,6 @@ class _Unopened(ModuleType):
             self._opens = False
 
 
-_opening = RLock()
-
-
 def leave_unopened(*names: str, modules: Mapping[str, str] | None = None) -> None:
     """Let submodules of these packages be imported without running the packages' own `__init__`. Name parents first.
     `modules` says in which submodule a name is that is needed of the package itself.
@@ -120,13 +118,15 @@ def leave_unopened(*names: str, modules: Mapping[str, str] | None = None) -> Non
     Call it at a program's start, before there are threads. Packages that are loaded already stay as they are.
     """
     from importlib.util import find_spec, module_from_spec  # noqa: PLC0415 - takes longer than the rest of this
+    from threading import RLock  # noqa: PLC0415 - the cores, which use `Deferred`, load no threads
 
+    opening = RLock()
     for name in names:
         spec = find_spec(name) if name not in sys.modules else None
         if spec is not None:
             package = sys.modules[name] = module_from_spec(spec)
+            vars(package).update(_modules=modules or {}, _opening=opening)
             package.__class__ = _Unopened
-            vars(package)["_modules"] = modules or {}
             parent, _, own = name.rpartition(".")
             if parent:
                 setattr(sys.modules[parent], own, package)
