@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.world.logs import Log, records_in
+from tests.world.raw_server import until
 from tests.world.recorded import thread, verified
 from tests.world.records import NOW_MS, OK, Chained, decided, gateway
 from tests.world.running import run
@@ -274,6 +275,9 @@ async def test_what_was_changed_is_never_signed_for__by_pruning_it(path: Path, s
     assert not verified(path).valid
 
 
+_OPEN_WRITERS = "SELECT count(*) FROM log_writers WHERE over = 0"
+
+
 @pytest.mark.parametrize("apart", [0, LOG_TAIL_ENTRIES + 1])
 async def test_a_writer_that_was_idle_long_before_it_died_is_ended__and_not_told_of_as_one_of_which_something_is_gone(
     path: Path, monkeypatch: pytest.MonkeyPatch, apart: int
@@ -291,10 +295,10 @@ async def test_a_writer_that_was_idle_long_before_it_died_is_ended__and_not_told
                 connection.execute("UPDATE log_entries SET entry = entry + entry * ? WHERE entry = ?", (apart, entry))
         async with Log(path) as later:
             await later.records.start()
+            with closing(sqlite3.connect(path)) as connection:  # either of the two may have found the dead one
+                await until(lambda: connection.execute(_OPEN_WRITERS).fetchone() == (2,))
             assert later.records.unverified() is None
-            assert sum(isinstance(each, Sign) for each in later.executor.asked) == 3
-        with closing(sqlite3.connect(path)) as connection:
-            assert connection.execute("SELECT count(*) FROM log_writers WHERE over = 0").fetchone() == (1,)
+            assert sum(isinstance(each, Sign) for log in (busy, later) for each in log.executor.asked) <= 6
     assert verified(path).valid
 
 
