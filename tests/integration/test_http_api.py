@@ -285,6 +285,7 @@ async def test_a_body_that_names_another_method_is_refused(kind: str, body: byte
         ('multipart/form-data; charset=ascii; boundary="x"', part('form-data; name="a"\r\nContent-Type: text/plain')),
         ("multipart/form-data; boundary=----=_Part_1/2.3", part('form-data; name="a"')),
         ("text/plain", b"Content-Disposition: form-data\n" * 4096),
+        ('multipart/related; type="application/json"; boundary=x', part("inline") + b"method \0 --x--\r\n"),
         ("multipart/form-data; boundary=x", part('form-data; name="a"\r\n\r\nContent-ID: a; name*0=b' + "a" * 8192)),
     ],
 )

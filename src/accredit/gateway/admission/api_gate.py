@@ -233,7 +233,7 @@ def _members(body: bytes, declared: bytes) -> Iterable[str]:
     """Return the names of a JSON body's members, if one of them could name a method. The body's type makes no
     difference: some frameworks take any type for JSON whose name ends so. Raises `RequestError` for JSON, as declared,
     that other readers may be able to read: with NaN, comments or a byte order mark, or in UTF-16."""
-    is_json = _JSON.search(declared) is not None
+    is_json = _JSON.search(declared.partition(b";")[0]) is not None  # not by a parameter: such readers are strict
     if is_json and b"\0" in body:
         raise unclear("its body is no JSON in UTF-8, so it may name another method")
     if _MAY_NAME.search(body) is None:
