@@ -3,7 +3,7 @@
 In a view, the server's own keys take the place of `[upstream]`, `[tools]`, `[resources]` and `[prompts]`, and the
 endpoint is at `<gateway.path>/NAME`. So code that expects a configuration of one server also accepts a view.
 
-- If there are several servers, `gateway.passthrough` can't be set: it would not say to which of them paths go.
+- If there are several servers, `gateway.passthrough` can't be set, as its paths don't name a server.
 - No endpoint is a path that the gateway itself answers.
 - `every_view` also gives the views of HTTP APIs. `views` gives only those of MCP servers.
 """

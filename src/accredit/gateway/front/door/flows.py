@@ -135,8 +135,8 @@ class Flows:
     async def give_code(
         self, flow: Flow, subject: str, seeds: bytes, chain: Sequence[DelegationCert], change: Change
     ) -> str:
-        """Keep what was signed to the key of `seeds`, with a further change of the grant; return where the browser
-        brings the client its code ([new-key])."""
+        """Store the certificates that were signed for the key of `seeds`; `change` may alter the grant further. Return
+        the URL to which the browser is redirected, with the client's code ([new-key])."""
         now, door, request = self.clock(), self.door, flow.request
         text = b"[%b]" % b",".join(map(encode_delegation_cert, chain))
         ends = min(each.expires_at for each in chain)

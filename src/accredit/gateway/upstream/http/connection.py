@@ -120,7 +120,7 @@ class Connection(asyncio.Protocol):
         return waiter
 
     def abort(self) -> None:
-        """Close at once. `Pool.lost` follows."""
+        """Close at once. The pool then learns by `lost` that the connection is gone."""
         self._fail(UpstreamUnavailable("the connection to the upstream was closed"))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
