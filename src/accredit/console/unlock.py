@@ -206,8 +206,8 @@ class KeyHolder:
             raise
 
     def _keep(self, opened: HybridSigner, locks: int) -> None:
-        """Keep the key open, unless it was locked in the meantime. `locks` is how often it had been locked before it
-        was opened."""
+        """Keep the opened key, unless `lock` was called meanwhile. `locks` is how often it had been called when the
+        opening began."""
         if self._unlock_seconds is not None and locks == self._locks:
             self._open = opened
             self._close_after(self._unlock_seconds)

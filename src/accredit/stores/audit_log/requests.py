@@ -233,9 +233,10 @@ class Claim(_OfWriter, frozen=True):
 
 
 class CloseCalls(_OfWriter, frozen=True):
-    """Close, as `unknown`, open calls of the writer `dead`, or of this writer at its end: those with ids after `after`,
-    at most one turn's worth. A call stays listed as open if its decision's own record does not show that it is
-    ([open-calls] of `author`). `policy_digest` is for calls whose decisions don't name one."""
+    """Close open calls of the writer `dead`, or of this writer at its end, with the outcome `unknown`. At most
+    `CLOSED_AT_ONCE` calls are handled, beginning after the id `after`. A call is not closed, and stays in the list, if
+    the record of its decision does not show that it is open ([open-calls] of `author`). `policy_digest` is for calls
+    whose decisions don't name one."""
 
     ANSWER: ClassVar[Any] = Closed
 

@@ -164,7 +164,7 @@ class LogTables(Protocol):
         ...
 
     async def claim(self, name: str, open_call: OpenCall, resume: bytes) -> None:
-        """Make this writer responsible for closing an open call, whichever writer was before. Raises `ChainMoved` if
+        """Make this writer responsible for closing an open call, instead of any other writer. Raises `ChainMoved` if
         the call is no longer found."""
         ...
 

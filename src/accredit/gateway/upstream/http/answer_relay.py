@@ -72,7 +72,7 @@ class AnswerRelay:
         own_credentials: bool,
         before: "AnswerRelay | None",
     ) -> None:
-        """What `before`, the previous relay of the server's answers, holds and reads is kept."""
+        """`before` is the previous relay of this server's answers: what it holds and reads is kept."""
         if before is not None:
             self.large, self.unasked, self.standing = before.large, before.unasked, before.standing
         else:

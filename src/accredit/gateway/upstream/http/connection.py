@@ -1,7 +1,7 @@
 """The connections to one upstream, in use and idle. Network I/O.
 
-A connection serves one exchange at a time. When an answer has arrived completely, it goes back to its pool at once,
-even before the body is read: the `Response` keeps the body. Any other end closes the connection. Nothing is ever sent
+A connection serves one exchange at a time. Once its answer has arrived completely, it goes back to its pool, even
+before the body is read: the `Response` keeps the body. Any other end closes the connection. Nothing is ever sent
 twice.
 """
 
