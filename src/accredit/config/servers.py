@@ -87,8 +87,8 @@ def _is_served(each: Loaded) -> bool:
 
 
 def endpoints(loaded: Loaded) -> list[str]:
-    """Return the URLs of a gateway's endpoints, for programs on this machine: each server's own, and first, where they
-    are merged or there is one alone, that of the gateway. Raises `ConfigurationError`."""
+    """Return the URLs of a gateway's endpoints, for programs on this machine: first the gateway's own, if servers are
+    merged or there is only one; then that of each server. Raises `ConfigurationError`."""
     gateway, servers = loaded.config.gateway, loaded.config.servers.by_name
     whole = [url_here(gateway)] if servers and gateway.merge else []
     own = [each for each in every_view(loaded) if _is_served(each)]
