@@ -113,7 +113,7 @@ def tls_context(gateway: Gateway) -> ssl.SSLContext | None:
     except (ssl.SSLError, OSError, ValueError) as error:
         reason = error.reason if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
         raise ConfigurationError(
-            f"gateway.tls_cert_file {certificate} and tls_key_file {key} can't be used: {reason}",
+            f"gateway.tls_cert_file {certificate} and tls_key_file {key} can't be used: {reason or 'one of them is no such file'}",
             "give a PEM certificate chain, and the PEM private key that belongs to it, without a password",
         ) from None
     return context
