@@ -9,7 +9,7 @@ are left out.
 
 `metadata` and other members of free form stay text. They are not read here, except that an object must be one.
 
-Any method but those in `METHODS` does not exist here, those of A2A 0.3 (`message/send`) included.
+A method that is not in `METHODS` does not exist here. That includes those of A2A 0.3 (`message/send`).
 """
 
 from typing import Annotated, Literal, NamedTuple

@@ -11,7 +11,7 @@
   this person. What the gateway says besides is shown as its word, or not at all. A client's ask has to
   name this gateway's URL. A gateway's id is its own word, too: a person is shown it before they sign for it.
 
-Each answer is signed by the person's key, also a no. If the key is locked, no answer is sent, and the ask runs out.
+Each answer is signed by the person's key, even a no. If the key is locked, no answer is sent, and the ask runs out.
 """
 
 import asyncio
