@@ -105,7 +105,7 @@ class Answers:
         return type(frame.id) is type(self._id) and frame.id == self._id
 
     def _result(self, result: shapes.AgentObject) -> Judged:
-        """Check whom a result is about ([same-task], [same-context])."""
+        """Check which task and conversation a result is about ([same-task], [same-context])."""
         task, context = "", ""
         if isinstance(result, shapes.SendResult):
             task, context = self._payload(result)

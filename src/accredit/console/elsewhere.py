@@ -233,7 +233,7 @@ class Watch:
         return self._session
 
     def _told(self, problem: str) -> None:
-        """Log a problem with the gateway once, until it is another one."""
+        """Log a problem with the gateway, unless it is the same as before."""
         if problem and problem != self._problem:
             log_event(_logger, logging.WARNING, "a gateway elsewhere", detail=problem)
         self._problem = problem

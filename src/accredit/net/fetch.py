@@ -190,7 +190,7 @@ async def read_body(response: httpx2.Response, max_bytes: int) -> bytes | None:
 
 
 class _Transport(httpx2.AsyncHTTPTransport):
-    """Has the answers of each connection, of at most so many bytes, read by `_Answers`."""
+    """Reads the answers on each connection through `_Answers`, which bounds them to `most_bytes`."""
 
     def __init__(self, most_bytes: int, context: ssl.SSLContext) -> None:
         super().__init__(verify=context, trust_env=False)

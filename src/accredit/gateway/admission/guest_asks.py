@@ -180,7 +180,7 @@ class GuestAsks:
         return held
 
     async def _take(self, held: OpenAsk, login: Login) -> None:
-        """Keep what an answer allows with the grant ([yes])."""
+        """Add the chain that an answer brings to the grant ([yes])."""
         now = self._holding.clock()
         try:
             taken = await self._holding.take(held.row.key)
