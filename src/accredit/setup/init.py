@@ -59,7 +59,8 @@ class InitPlan(NamedTuple):
 
     @property
     def more_files(self) -> Sequence[tuple[Path, bytes, bool]]:
-        """The files beside them: with `oauth`, a key that seals in the store. Each has whether it is private."""
+        """The files beside them: with `oauth`, a key that seals what is in the store. The boolean says whether the file
+        is private."""
         key = base64.b64encode(secrets.token_bytes(KEY_BYTES)) + b"\n"
         return [(self.folder / CLUSTER_KEYS_FILE, key, True)] if self.oauth else []
 
@@ -213,7 +214,7 @@ def found_server(
 
 
 def _next_steps(folder: Path, scopes: str) -> list[str]:
-    """Return three shell lines: make keys, delegate first `scopes`, start the gateway."""
+    """Return three shell lines that make keys, delegate `scopes`, start the gateway."""
     owner, agent, out, file = (word(folder / name) for name in _NAMES)
     return [
         f"accredit keys new {owner} --kind human --name Owner && accredit keys new {agent} --kind agent --name Agent",

@@ -85,8 +85,8 @@ def start_connect(
 
 def _desk(ask: str | None, hold: float) -> "tuple[tuple[Path, ...], DeskStarter | None]":
     """Return the possible sockets of the desk, and what starts a desk if the person's settings say so. There are no
-    sockets if nobody is to be asked. Unless `--ask auto` is given or the settings start a desk, a desk must run or have
-    run before. Raises `ConfigurationError`."""
+    sockets if nobody is to be asked, or if no desk has run yet, the settings start none, and `--ask auto` is not given.
+    Raises `ConfigurationError`."""
     from accredit.client.desk_start import DeskStarter
     from accredit.console.client import desk_runs
     from accredit.console.settings import read_settings
