@@ -4,6 +4,7 @@ import hashlib
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -406,3 +407,16 @@ class GatewaySettings:
         if members:
             return max(each.patience for each in members)
         return CHILD_SILENCE_SECONDS if isinstance(self.upstream, StdioUpstream) else UPSTREAM_SILENCE_SECONDS
+
+
+def check_apart(behind: Mapping[str, str], served: Mapping[str, str], *, ratify_http: bool, oauth: bool) -> None:
+    """Refuse an HTTP API or agent that would get the requests of another server, or those that the gateway itself
+    answers. `behind` and `served` are the paths of these, and of MCP servers, by place. Raises `ConfigurationError`."""
+    own = {"ratify_http": AUTHORIZE_PATH.removesuffix("/authorize/")} if ratify_http else {}
+    own |= {"oauth": "/oauth"} if oauth else {}
+    for (one, prefix), (other, path) in product(behind.items(), {**served, **behind, **own}.items()):
+        if one != other and f"{path.rstrip('/')}/".startswith(f"{prefix.rstrip('/')}/"):
+            raise ConfigurationError(
+                f"{one}.path {prefix.rstrip('/')} covers {path}, where {other} is served",
+                "give each a path that is not below another's",
+            )

@@ -64,8 +64,7 @@ from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.limits import SHORT_MESSAGE_BYTES
 from accredit.policy import GUARDED, LISTS, GuardedCall, looks_guarded, refusals
-from accredit.policy.drill import DRILLS
-from accredit.policy.drill_answers import drill_answer
+from accredit.policy.drill import DRILLS, drill_answer
 from accredit.policy.lists import KINDS
 from accredit.policy.merging import member_of_name
 from accredit.policy.passing import for_upstream, speaker_of
