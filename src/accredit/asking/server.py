@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, ClassVar, Self, cast
 
 import httpx2
@@ -316,9 +315,7 @@ class _Overheard(logging.Handler):
         _Overheard._entered += 1
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _overhearing.reset(self._token)
         self._logger.removeHandler(self)
         _Overheard._entered -= 1

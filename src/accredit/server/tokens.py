@@ -22,12 +22,7 @@ from starlette.requests import Request
 
 from accredit.errors import TokenError
 from accredit.policy.authorizer import TokenAuthorizer
-from accredit.tokens import (
-    FoundTokens,
-    VerifiedToken,
-    find_tokens,
-    without_authorization,
-)
+from accredit.tokens import FoundTokens, VerifiedToken, find_tokens, without_authorization
 from accredit.tokens.carried import ARGUMENT, META
 
 _log = logging.getLogger("accredit.server")

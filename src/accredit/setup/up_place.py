@@ -31,13 +31,7 @@ from accredit.config.schema import Upstream
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
 from accredit.keys import write_file
-from accredit.keys.own_files import (
-    KNOWN,
-    MAX_KNOWN_CONFIGURATIONS,
-    check_own_file,
-    check_own_folder,
-    known_files,
-)
+from accredit.keys.own_files import KNOWN, MAX_KNOWN_CONFIGURATIONS, check_own_file, check_own_folder, known_files
 from accredit.limits import SERVER_LISTS_SECONDS
 from accredit.setup.init import InitPlan, Prepared
 from accredit.setup.own_keys import own_config_folder

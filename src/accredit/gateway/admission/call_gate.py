@@ -17,14 +17,7 @@ from accredit.attest.canonical import WORKSPACES
 from accredit.base.clock import unix_seconds
 from accredit.base.log_events import log_event
 from accredit.base.text import excerpt
-from accredit.errors import (
-    AccreditError,
-    ConfigurationError,
-    KeysUnavailable,
-    ProofRefused,
-    RequestError,
-    TokenError,
-)
+from accredit.errors import AccreditError, ConfigurationError, KeysUnavailable, ProofRefused, RequestError, TokenError
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.admission.request_state import subject_of
 from accredit.gateway.call import Call

@@ -44,14 +44,7 @@ from accredit.jsonrpc.frames import Notification, Request, Response
 from accredit.jsonrpc.input_required import shows_pages
 from accredit.jsonrpc.methods import MAY_NAME_TASKS, TASK_CHANGES, Era
 from accredit.limits import SHORT_MESSAGE_BYTES
-from accredit.policy import (
-    Decision,
-    GuardedCall,
-    drive,
-    guarded_call_in_steps,
-    guarded_call_of,
-    refusals,
-)
+from accredit.policy import Decision, GuardedCall, drive, guarded_call_in_steps, guarded_call_of, refusals
 from accredit.policy.decide import decide
 from accredit.policy.decision import FlowOf
 from accredit.policy.drill import DRILLS
