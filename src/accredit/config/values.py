@@ -19,8 +19,10 @@ from accredit.gateway.forwarding import can_be_added, can_be_added_for_api, can_
 from accredit.http_api.routes import read_route
 from accredit.limits import MAX_AGENT_ID_CHARS
 from accredit.oauth.uris import is_pattern
-from accredit.policy import facts_fault, may_guard, scope_fault
+from accredit.policy.catalog import scope_fault
 from accredit.policy.drill import DRILLS
+from accredit.policy.facts import facts_fault
+from accredit.policy.guarded_call import may_guard
 from accredit.policy.merging import SERVER_NAME
 from accredit.policy.quotas import ANY_TOOL, window_seconds
 from accredit.stores import store_url_fault

@@ -25,8 +25,7 @@ import msgspec
 
 from accredit.asking.probe import probe_url, without_query
 from accredit.base.text import one_line
-from accredit.config import Loaded, load
-from accredit.config.load import DEFAULT_FILE
+from accredit.config.load import DEFAULT_FILE, Loaded, load
 from accredit.config.schema import Upstream
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream

@@ -27,7 +27,7 @@ from accredit.consent.call import CALL
 from accredit.errors import ConfigurationError, IssueError, WireError
 from accredit.keys import AskPassphrase, DelegationFile, KeyFile, SigningKey, load_public_key, load_signing_key
 from accredit.keys.files import exists_already
-from accredit.policy import MCP_SCOPES
+from accredit.policy.catalog import MCP_SCOPES
 from accredit.ratify import (
     Constraint,
     DelegationCert,

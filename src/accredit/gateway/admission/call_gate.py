@@ -26,16 +26,18 @@ from accredit.gateway.headers import RawHeaders
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
 from accredit.gateway.recording.recorder import About, Recorder
 from accredit.gateway.settings import ApiUpstream, GatewaySettings
-from accredit.policy import GuardedCall, drive, refusals
+from accredit.policy import refusals
 from accredit.policy.decide import decide
+from accredit.policy.decision import drive
+from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.passing import CallerIdentity
 from accredit.policy.quotas import QuotaCaller, QuotaReached
 from accredit.policy.tasks import ONE_SERVER, TaskScope
 from accredit.policy.uses import take
 from accredit.ports import ProofStore, Revocations, TaskStore
-from accredit.telemetry import Meter
 from accredit.telemetry.board import OTHER
 from accredit.telemetry.labels import error_of
+from accredit.telemetry.operations import Meter
 from accredit.telemetry.tracing import RandomIds
 
 _log = logging.getLogger("accredit.gateway.gate")
