@@ -109,7 +109,7 @@ Say = Callable[[float, float, str], Awaitable[None]]
 
 
 class Allowed(NamedTuple):
-    """The person allows the call by this chain, in the order leaf first."""
+    """The person allows the call by this chain (leaf first)."""
 
     chain: tuple[DelegationCert, ...]
 

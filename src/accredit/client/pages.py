@@ -129,8 +129,8 @@ class Pages:
 
 
 def _binding(agent_id: str, method: str, target: str, params: dict[str, Any]) -> bytes:
-    """Return the data that binds a state to its call. An argument that may be a credential is left out, because the ask
-    may lack it, too. Raises `ConsentError`."""
+    """Return the data that binds a state to its call. An argument that may be a credential is left out, as it may be
+    from the ask. Raises `ConsentError`."""
     named = members_of(params.get("arguments"))
     if named:
         params = {**params, "arguments": {name: each for name, each in named.items() if name != ARGUMENT}}

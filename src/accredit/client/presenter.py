@@ -127,9 +127,10 @@ class _Meta(Struct, frozen=True):
 class RequestProofs(Struct):
     """The proofs of one request so far.
 
-    `scope` is the scope of the last proof, if there was one, and `also` what else its delegation had to cover. `chains`
-    are the delegations for these that were not refused yet. `named` is the scope that the gateway asked for, and
-    `proofs` is how many proofs were made. `challenged` says that the last one signs a challenge of the gateway.
+    `scope` is the scope of the last proof, if there was one, and `also` are the other scopes that its delegation had to
+    cover. `chains` are the delegations for all these scopes that were not refused yet. `named` is the scope that the
+    gateway asked for, and `proofs` is how many proofs were made. `challenged` says that the last one signs a challenge
+    of the gateway.
     """
 
     call: GuardedCall
@@ -149,8 +150,8 @@ class RequestProofs(Struct):
         return True
 
     def has_another(self, error: object) -> bool:
-        """Return whether a refusal by this word may be over with the next delegation, which from now on is the
-        first."""
+        """Return whether the next delegation may help after a refusal with this word. If so, it becomes the first of
+        `chains`."""
         if self.scope is None or len(self.chains) < 2 or not isinstance(error, str) or error not in _ANOTHER_MAY_PASS:
             return False
         self.chains = self.chains[1:]

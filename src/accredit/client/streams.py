@@ -66,7 +66,7 @@ class _Open(Struct):
 
 
 class ProvingTransport:
-    """`open` gives a read and a write stream, as every transport does.
+    """A transport over `inner` that adds proofs. `open` gives a read and a write stream, as every transport does.
 
     Without a `prover`, no proofs are added. `token` goes into `_meta.token` of requests that need one.
     """

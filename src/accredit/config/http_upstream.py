@@ -1,7 +1,7 @@
 """Builds the address of a server that is reached by a URL, the headers sent to it, and how the gateway gets tokens for
 it (`[upstream.auth]`), from its keys. Reads secrets' files; fetches nothing.
 
-Of tokens these are checked in this order; each failure is a `ConfigurationError`, which never quotes a secret:
+For tokens, these are checked in this order; each failure is a `ConfigurationError`, which never quotes a secret:
 
 - no `Authorization` header is configured beside it: the server would get only one of the two;
 - if tokens are exchanged, each call must come with a token: it is the caller's token that is exchanged. The audience or

@@ -3,7 +3,7 @@
 In a view, the server's own keys take the place of `[upstream]`, `[tools]`, `[resources]` and `[prompts]`, and the
 endpoint is at `<gateway.path>/NAME`. So code that expects a configuration of one server also accepts a view.
 
-- If there are several servers, `gateway.passthrough` can't be set: it would not say to which of them paths go.
+- If there are several servers, `gateway.passthrough` can't be set, as its paths don't name a server.
 - No endpoint is a path that the gateway itself answers.
 - `every_view` also gives the views of HTTP APIs. `views` gives only those of MCP servers.
 """
@@ -87,8 +87,8 @@ def _is_served(each: Loaded) -> bool:
 
 
 def endpoints(loaded: Loaded) -> list[str]:
-    """Return the URLs of a gateway's endpoints, for programs on this machine: each server's own, and first, where they
-    are merged or there is one alone, that of the gateway. Raises `ConfigurationError`."""
+    """Return the URLs of a gateway's endpoints, for programs on this machine: first the gateway's own, if servers are
+    merged or there is only one; then that of each server. Raises `ConfigurationError`."""
     gateway, servers = loaded.config.gateway, loaded.config.servers.by_name
     whole = [url_here(gateway)] if servers and gateway.merge else []
     own = [each for each in every_view(loaded) if _is_served(each)]

@@ -225,6 +225,7 @@ class Routes:
         """The HTTP APIs, by name."""
         self.proof_prefixes = tuple(each.beginning for each in self.apis.values() if each.prefix)
         """The beginnings of the paths of APIs and agents behind the gateway. There, a header may hold a proof."""
+        policies = [each.proofs.policy for each in servers if each.proofs is not None]
         several = [each for each in servers if each.members]
         servers = [each for each in servers if not each.members and each.server not in self.apis]
         self.shared = shared
@@ -253,7 +254,6 @@ class Routes:
         given = before._bootstrap if before is not None else None
         self._bootstrap = Bootstrap(bootstrap, given) if bootstrap is not None else None
         asked = before.ratify_http if before is not None else None
-        policies = [each.settings.proofs.policy for each in self._servers if each.settings.proofs is not None]
         self.ratify_http = RatifyHttp(policies, shared, asked) if settings.ratify_http else None
         """Ratify's HTTP binding, if it is enabled, on whichever listener."""
         self.front_door = self._front_door(before.front_door if before is not None else None)

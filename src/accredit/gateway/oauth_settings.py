@@ -78,7 +78,7 @@ class OAuthSettings:
         return self.public_url + (without_slash(path) if path != "/" else "")
 
     def lets_in(self, client_id: str) -> bool:
-        """Return whether a client may ask at all, whoever would consent to it."""
+        """Return whether a client may ask a person for consent: its id is valid, and is allowed here."""
         if not is_client_id(client_id, private=self.private_documents):
             return False
         return self.clients is None or is_allowed(client_id, self.clients)

@@ -52,7 +52,7 @@ class Form(Protocol):
         ...
 
     def put_written(self, text: str, path: Sequence[str], raw: str) -> str:
-        """Return the text with an existing entry replaced by `raw`, from `written`."""
+        """Return the text with an existing entry replaced by `raw`, which `written` gave."""
         ...
 
     def drop(self, text: str, path: Sequence[str]) -> str:

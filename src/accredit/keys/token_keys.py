@@ -49,9 +49,11 @@ def kept_token_key(path: Path) -> "EllipticCurvePrivateKey":
     if not os.path.lexists(path):
         try:
             write_token_key(path, make_token_key())
-        except ConfigurationError:
+        except ConfigurationError as error:
             if not os.path.lexists(path):  # otherwise another process made one at the same time: use that
-                raise
+                raise ConfigurationError(
+                    error.what, f"make it there before, as who may write there: `accredit token keygen {path}`"
+                ) from None
     return load_token_key(path)
 
 

@@ -148,7 +148,7 @@ def read_tokens(body: bytes) -> tuple[str, str]:
 
 
 def key_id_of(id_token: str) -> str | None:
-    """Return the id of the key that an id token says to be signed by. Raises `OAuthError`."""
+    """Return the id of the key with which an id token claims to be signed. Raises `OAuthError`."""
     try:
         return take_apart(id_token).kid
     except InvalidToken:

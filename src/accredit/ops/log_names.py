@@ -62,7 +62,7 @@ def one_call(log: LogReader, prefix: str) -> str | None:
 def one_party(
     log: LogReader, prefix: str, names: Names, keys: _Keys, what: Literal["agent", "principal"]
 ) -> str | None:
-    """Do the same for an agent or a principal. A whole id need not be in the log."""
+    """Return the id of an agent or a principal, as `one_call` does for a call. A whole id need not be in the log."""
     if _WHOLE.fullmatch(prefix):
         return prefix
     prover, ids = Prover(keys), set[str]()

@@ -11,7 +11,7 @@
 - [routes] An HTTP API has two routes of the same kind, `POST /accredit.drill` and `POST /accredit.drill.sensitive`.
   They never reach the API: the gateway answers a request that passes with 204. If a proxy asks about it, the answer is
   403, so that the proxy does not send it on.
-- [skills] An agent has two skills of the tools' names, which no card shows. A message (`SendMessage`) for one of them
+- [skills] An agent has two skills with the tools' names, which no card shows. A message (`SendMessage`) for one of them
   is answered by the gateway with a message, makes no task, and takes no conversation.
 - [answer] The answer (`drill_answers`) reveals nothing about the call, the caller or the gateway. If the call has an
   argument `asks` that is true, its first leg (in the modern era) is answered with a state to bring back. So `accredit

@@ -513,7 +513,8 @@ class _Case:
 
 
 def _protocol_is(context: SignedContext, call: RecordedCall) -> bool:
-    """Return whether a context fits the call's protocol. Of an OAuth client's call it names client and call."""
+    """Return whether a context fits the call's protocol. For an OAuth client's call, the context must name client and
+    call."""
     protocol = call.protocol
     workspace, invocation = (call.client, call.id) if call.client is not None else (WORKSPACES[protocol], "")
     is_kept_short = context.requested_path.startswith(PATH_DIGEST)

@@ -124,7 +124,7 @@ def read_made_by(task: Task) -> CreatingCall:
 
 
 def with_skill(task: Task, skill: str) -> Task:
-    """Return the task as it is once a message for this skill continues it. Raises `StoreUnavailable`."""
+    """Return the task as it is after a message for this skill has continued it. Raises `StoreUnavailable`."""
     made = read_made_by(task)
     if skill in (task.target, *made.also):
         return task

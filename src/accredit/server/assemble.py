@@ -131,8 +131,8 @@ class Guard:
         return TargetInfo(name, entry, declares, read, written is not None)
 
     def found_other(self, method: str, name: str, function: object) -> TargetInfo:
-        """Return the facts of a resource or prompt, with the requirement of the function behind it (None: no function
-        is)."""
+        """Return the facts of a resource or prompt, with the requirement of the function behind it (None: there is no
+        function)."""
         if function is None or hides_requirement(function):
             return TargetInfo(name)
         entry = entry_of(function)

@@ -10,7 +10,7 @@ A finding is
 - a URL of an agent that the card does not name.
 
 A note is an operation that no table of routes can take, or a skill that can have no table. Scopes are not compared:
-what each needs is the operator's to say. `--fix` appends tables for routes and skills that have none, and changes
+the operator decides which one each needs. `--fix` appends tables for routes and skills that have none, and changes
 nothing else.
 """
 

@@ -59,7 +59,8 @@ class InitPlan(NamedTuple):
 
     @property
     def more_files(self) -> Sequence[tuple[Path, bytes, bool]]:
-        """The files beside them: with `oauth`, a key that seals in the store. Each has whether it is private."""
+        """The files beside them: with `oauth`, a key that seals what is in the store. The boolean says whether the file
+        is private."""
         key = base64.b64encode(secrets.token_bytes(KEY_BYTES)) + b"\n"
         return [(self.folder / CLUSTER_KEYS_FILE, key, True)] if self.oauth else []
 

@@ -61,7 +61,7 @@ TABLE = {
     "install --passphrase-file": SECRET,
     "keys new --passphrase-file": SECRET,
     "keys new PATH": FILE,
-    "keys rotate --out": FILE,
+    "keys rotate --out": WRITES,
     "keys rotate --passphrase-file": SECRET,
     "keys rotate --to": SECRET,
     "keys rotate OLD": SECRET,

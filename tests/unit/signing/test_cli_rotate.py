@@ -47,6 +47,19 @@ def test_a_statement_is_signed_with_both_keys_and_says_what_ends(
     }  # fmt: skip
 
 
+@pytest.mark.holds("signing/rotate", "statement", "grants")
+def test_on_stdout_is_the_statement_alone_and_what_to_sign_again_is_told_beside_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    standing = {"certificate": "c" * 32, "agent": AGENT.id, "ends": "2026-12-07"}
+    monkeypatch.setattr("accredit.signing.rotate._grants_of", lambda _key: [standing])
+    assert rotate(monkeypatch, "old.key", "--to", "new.key", "--out", "-") == 0
+    told = capfdbinary.readouterr()
+    assert key_rotation_fault(KeyRotationStatement.decode(told.out)) is None
+    assert b"sign again" in told.err
+    assert rotate(monkeypatch, "old.key", "--to", "new.key", "--out", "-", "--json") == 2  # both want stdout
+
+
 @pytest.mark.holds("signing/rotate", "people")
 @pytest.mark.parametrize("arguments", [("old.key", "--to", "agent.key"), ("old.key", "--to", "old.key")])
 def test_a_key_is_replaced_by_another_one_of_a_person(

@@ -8,11 +8,11 @@ the record:
   configurations is there.
 - [room] There is room to remember one more task of the caller's, and one more conversation. Else the agent would act,
   and nobody could ask about it.
-- [context] A conversation belongs to whom the agent gave it. Any other is refused as an unknown task is: the agent may
-  still know one that is no longer remembered here. Only with `client_contexts` an unknown one becomes the caller's,
-  before anything is forwarded.
-- [skills] A task that a message continues needs from now on what the message needs, too. A token that denies one of its
-  skills can neither continue nor change it.
+- [context] A conversation belongs to the caller to whom the agent gave it. Any other is refused as an unknown task is:
+  the agent may still know one that is no longer remembered here. Only with `client_contexts` an unknown conversation
+  becomes the caller's, before anything is forwarded.
+- [skills] Once a message has continued a task, the task also needs the scopes of that message. A token that denies one
+  of the task's skills can neither continue nor change the task.
 
 What an agent answers passes `settle` before its client sees any of it:
 
@@ -184,7 +184,8 @@ class A2aGate(CallGate):
             self._check_targets(call, self._skills_of(skill))
 
     async def _own(self, place: TaskScope, id: str, call: Call, guarded: AgentCall) -> None:
-        """Remember whose a task or a conversation is. Raises `AnswerError` if it is another's, `StoreUnavailable`."""
+        """Remember whose a task or a conversation is. Raises `AnswerError` if another caller owns it,
+        and `StoreUnavailable`."""
         now, chain = unix_seconds(), call.authority.chain if call.authority is not None else ()
         made = encode_task_facts({}, guarded.digest, guarded.arguments, chain)
         task = Task(self._owner(place, call), guarded.method, guarded.target if guarded.sends else "", made, "")

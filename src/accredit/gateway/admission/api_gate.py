@@ -5,10 +5,9 @@ Each request goes through `admit`. It is refused at the first step whose conditi
 - [target] Its target has the only spelling that is accepted (`http_api.targets`), and can't be mistaken for another
   route (400). The gateway's own routes come first (`policy.drill`).
 - [override] No header, no key of the query, no field of a form and no member of a JSON body tells the API to use
-  another method (400): frameworks read `_method`, and the names of the headers, in all of these places. Nor is there a
-  form or JSON that could name one to a reader who takes other characters or other JSON than this one (400). A body with
-  a content coding could not be looked at (415), nor one with more than `objects.MAX_MEMBERS` members (413). Where a
-  proxy asks, no body is seen.
+  another method (400): frameworks read `_method`, and the names of the headers, in all of these places. A form or JSON
+  in which a more lenient reader could find such a name is refused, too (400). So is a body that can't be searched: it
+  has a content coding (415), or more than `objects.MAX_MEMBERS` members (413). Where a proxy asks, no body is seen.
 - Then come the steps of `call_gate`: its token, the decision, the record.
 """
 
@@ -187,8 +186,8 @@ def _check_query(target: Target) -> None:
 
 
 def _names_method(form: bytes) -> Steps[bool]:
-    """Return whether a name in a form is one of `_IN_FORM`, in steps. No step ends within the blanks before a name, and
-    what begins near its end is searched in the next one."""
+    """Return whether a name in a form is one of `_IN_FORM`, in steps. No step ends within the blanks before a name. A
+    name that begins near the end of a step is searched for in the next step."""
     start = 0
     while True:
         blanks = _BLANKS.match(form, start + _SEARCHED_BYTES)

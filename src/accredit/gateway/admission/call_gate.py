@@ -4,7 +4,7 @@
 - [decision] The request is decided as a call of MCP is, by `policy.decide`. Its proof has to be bound to it.
 - [record] The decision is on record. If it can't be, the request is refused.
 
-Where proofs are only observed, [decision] refuses nothing but for quotas that count without proofs.
+Where proofs are only observed, [decision] refuses a request only for a quota that needs no proof.
 """
 
 import logging

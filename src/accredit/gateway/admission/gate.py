@@ -176,8 +176,8 @@ class Gate:
         self._in_force.gate = self
 
     def _looks_as(self, settings: GatewaySettings) -> PinnedTools | None:
-        """Return the check of the server's definitions, with what it has learned, or None if it is not valid under
-        these settings. It is valid if the pins are the same, and the header that tells the server who calls."""
+        """Return the check of the server's definitions, with what it has learned; or None, if these settings have other
+        pins, or tell the server in another way who calls."""
         same = self._pinned is not None and self._pinned.pins == settings.pins and self._identity == settings.identity
         return self._pinned if same else None
 

@@ -8,13 +8,13 @@ agent's key, the person whose login it is (`gateway.holding`).
 - [held] The call waits for the answer for `oauth.hold_seconds`, and of one agent only `MAX_HELD_CALLS` at once. In the
   legacy era its answer begins meanwhile (`held_answer`). In the modern era, if the host can show people a page, it gets
   the page's address at once instead, and waits when it comes back.
-- [yes] An answer is used once: what it allows is kept with the grant, and the call is decided anew, by it. It is
-  verified as each chain is. A yes to another call, or for another key, allows nothing.
-- [no] A no is told, and stays one for the same call until the ask ends, also if the host cancels that call.
+- [yes] An answer is used once: the chain that it brings is kept with the grant, and the call is decided anew. The chain
+  is verified as any other is. A yes to another call, or for another key, allows nothing.
+- [no] The client is told of a no. The same call is refused until the ask ends, even if the host cancels it.
 - [decline] A host that was asked to show the ask's page may answer at any gateway. *Decline* means no. Any other answer
   means nothing: only the person's key allows a call.
 
-The page shows and grants nothing: who opens its address learns what is asked, and answers at the desk.
+The page grants nothing, and shows no arguments: the person answers at the desk.
 """
 
 import asyncio
@@ -181,7 +181,7 @@ class GuestAsks:
         return held
 
     async def _take(self, held: OpenAsk, login: Login) -> None:
-        """Keep what an answer allows with the grant ([yes])."""
+        """Add the chain that an answer brings to the grant ([yes])."""
         now = self._holding.clock()
         try:
             taken = await self._holding.take(held.row.key)

@@ -6,15 +6,15 @@ which people signed delegations. Each request that is decided is proved with tha
 
 - [login] The token is valid (`oauth.access_tokens`), for this endpoint and for a client that is let in, and its login
   stands: each request asks the store. The grant belongs to the client and person that the token names.
-- [groups] Where people log in at an identity provider, their groups were read in the last `recheck_hours`. A grant of
-  another kind of consent than the configured one, or of another provider, counts no more.
+- [groups] Where people log in at an identity provider, their groups were read in the last `recheck_hours`. A grant
+  counts no more if the configuration now has another kind of consent, or another provider.
 - [agent] A chain of certificates that the store holds is used only if it is for the grant's key. Whether it is good,
   and ends in a root, is verified with each proof, as any other is (`policy.decide`).
 - [call] The proof is bound to this very request, by Ratify's profile for keys that a platform holds: `workspace_id` is
   the client's id, and `invocation_id` that of the request in its record. For a sensitive tool it signs a challenge that
   was issued for this call.
-- [standing] The delegation that stands covers no sensitive tool, and nothing beyond the token's own scopes. For other
-  calls only a chain counts that a person added when they were asked. A call that neither covers is refused here.
+- [standing] The standing delegation covers no sensitive tool, and nothing beyond the token's own scopes. Any other call
+  needs a chain that a person added when they were asked. A call that neither covers is refused here.
 - [other-proof] If a request brings a proof of its own, no other is made: the decision refuses a proof of another agent
   than the token's.
 """
@@ -176,7 +176,8 @@ class Guests:
         )
 
     def _check_groups(self, grant: Grant) -> None:
-        """Check that a grant came about as people consent here, and its person's groups are known ([groups])."""
+        """Check that a grant comes from the configured kind of consent, and its person's groups were read lately
+        ([groups])."""
         idp = self.settings.idp
         if grant.provider != self.settings.provider:
             raise InvalidToken("its person consented in another way than people do now", "the login has ended")
@@ -226,7 +227,7 @@ class Guests:
         return self._asks is not None and await self._asks.settles(message, guest.subject, session)
 
     async def _decided(self, case: "_Case", place: TaskScope) -> Decision:
-        """Have a call decided by the chain that stands and, where another one would help, by those that were added."""
+        """Have a call decided by the standing chain and, where another one would help, by those that were added."""
         call, entry, agent = case.call, case.entry, case.agent
         if entry is None:
             scope = await self._task_scope(call, place)

@@ -3,12 +3,10 @@
 This protects a server that trusts the state that a client returns to it (2026-07-28, basic/patterns/mrtr, "Server
 Requirements"). Reads the clock and randomness; logs.
 
-- [round] When a request of a guarded method returns a state, it is forwarded with the upstream's own state in its
-  place, byte for byte. If the upstream gave none, the request is forwarded without a state. A state that does not open
-  is refused, with the same text whatever the cause.
+- [round] When a request of a guarded method returns a sealed state, the upstream gets its own state back, byte for
+  byte; or none, if it gave none. A state that does not open is refused, with the same text whatever the cause.
 - [always-sealed] An `input_required` answer to a modern request gets a sealed state even if the upstream gave none. The
   sealed state holds the flow's name and the round's number, and binds the answers to the client that was asked.
-
 - [task-state] A state that comes with a task, or in an answer about one, is sealed for that task. It opens in requests
   about the task, for as long as a task without a `ttl` is remembered.
 

@@ -217,7 +217,7 @@ class Tasks:
 
 
 def _owner_of(call: Call, place: TaskScope) -> Owner:
-    """Return who owns the tasks that the answers to a request announce."""
+    """Return the owner of any tasks that are announced in answers to this call."""
     authority, token = call.authority, call.token
     return Owner(token=token) if authority is None else place.owner(authority.principal_id, authority.agent_id, token)
 

@@ -2,9 +2,9 @@
 
 - [whole-body] The body is read whole, within its bound, and then strictly (`a2a.requests`). It is written again for the
   agent: its params are exactly the text whose digest the proof covers.
-- [headers] Not forwarded are the proof, tokens for the gateway, hop-by-hop fields, fields that say where a request goes
-  or who sent it (`forwarding`), and those of A2A. The gateway says which version it speaks, and asks for no content
-  coding. So an extension that is activated only by a header is not used.
+- [headers] These are not forwarded: the proof, tokens for the gateway, hop-by-hop fields, fields that say where a
+  request goes or who sent it (`forwarding`), and those of A2A. So an extension that is activated only by a header is
+  not used. The gateway says which version it speaks, and asks for no content coding.
 - [answer] What the agent answers, and each event of its streams, is judged (`a2a.answers`), and written again. An
   invalid event ends its stream with an error, after the good ones.
 - [outcome] Before the client sees anything of the answer (of a stream: its first event), the owner of the answer's task

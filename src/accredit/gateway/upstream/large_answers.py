@@ -104,8 +104,8 @@ class AnswerReservation:
         return min(size * self._times + beside, LARGE_ANSWER_BYTES + self._room.most_of(self._holder)) - self._size
 
     async def fit(self, size: int, beside: int = 0) -> None:
-        """Make sure that room is reserved for `size` bytes, and for those `beside` them. If they are few, give all back
-        instead. Raises `AnswerError` ([wait])."""
+        """Make sure that room is reserved for `size` bytes, and for those `beside` them. If these bytes are few, give
+        back all room instead. Raises `AnswerError` ([wait])."""
         if size + beside > LARGE_ANSWER_BYTES:
             await self.grow(size, beside)
         elif self._places:

@@ -18,7 +18,7 @@ from accredit.telemetry.tracing import current_message
 
 
 class MeasuredBackend:
-    """Wraps `backend`, with the meter of its requests."""
+    """Passes requests to `backend`, and reports each one to `meter`."""
 
     def __init__(self, backend: Backend, meter: Meter) -> None:
         self._backend = backend

@@ -11,7 +11,7 @@ that, under the delegation that a person signed to this key.
   in, and nothing is signed.
 - [signed] What is signed is for the client's new key, for the shown tools at this gateway's id, and ends with the first
   of `refresh_days` and the delegations above it.
-- [changed] If the app's name, or where its answer goes, is not as at the last consent, the page says so.
+- [changed] If the app's name, or the address of its answers, has changed since the last consent, the page says so.
 - [read-again] Groups are read again at each refresh. If they no longer give what was passed on, or the provider says
   that the login is over, everything that was granted ends. If the provider does not answer, nothing is renewed.
 """

@@ -7,12 +7,12 @@
 - [no-redirector] Nobody is redirected to a client before they have pressed a button: an erroneous request gets a page,
   whose link names the client's host (RFC 9700 section 4.11.2). Otherwise links to the gateway would lead wherever a
   stranger's document says. Where people log in, they are sent to the configured provider at once.
-- [own-form] The form of a page comes from the gateway's own origin, in the browser's words, and belongs to the
-  browser's cookie (`flows`), as does what an identity provider sends back to `/oauth/login`. Other endpoints look at no
-  cookie.
+- [own-form] A form is refused if the browser says that another origin sent it, or if it was not made for this browser's
+  cookie (`flows`). What an identity provider sends back to `/oauth/login` must be for this cookie, too. Other endpoints
+  look at no cookie.
 - [public-clients] A client is known by its code or refresh token alone. An Authorization header is refused there.
-- [rate] Requests for authorization, registrations, forms and revocations are looked up, or kept, at a bounded rate, of
-  which one peer gets at most a half: 429. The forms of somebody who has logged in count as theirs. For codes and
+- [rate] Requests for authorization, registrations, forms and revocations have a bounded rate, and one peer gets at most
+  half of it; beyond that the answer is 429. Forms of a person who has logged in count for that person. For codes and
   refresh tokens see `tokens`.
 - [no-store] No answer with a token, and no error, is kept by a cache.
 """

@@ -1,17 +1,17 @@
 """Exchanges the front door's codes and refresh tokens for new tokens, and ends logins.
 
-- [code] A code is exchanged once: by the client, and for the redirect URI and the endpoint, that it was issued for,
-  with the verifier of its challenge.
+- [code] A code is exchanged once, with the verifier of its challenge, and only as it was issued: to the same client,
+  for the same redirect URI and endpoint.
 - [rotation] A refresh token is exchanged once, for at most the granted scopes. A client that is no longer on the
   allow-list gets nothing. Where people log in, their groups are read first: while the provider does not answer, nothing
   is renewed, and the refresh token stays valid. A token that is not the newest ends its login, without asking the
   provider, however soon it comes after the newest: a client that sent one token twice, and a thief who was a second
   faster than the client, look the same (RFC 9700 section 4.14.2).
-- [proves] No token is given that could prove nothing. If a certificate of the delegation is revoked, its root is no
+- [proves] A token that could prove nothing is not given. If a certificate of the delegation is revoked, its root is no
   longer one of the endpoint's, or the gateway now asks for consent in another way, everything that was granted ends.
 - [rate] An invented code or token is refused by its tag, without the store, and uses up nobody's rate. Of the rate for
   all others, one login or one code gets a small part, whatever addresses it comes from.
-- [revoke] A token of either kind can end its login. Without one, the answer says nothing.
+- [revoke] An access token or a refresh token can end its login. The answer does not say whether there was a login.
 """
 
 import secrets
@@ -180,7 +180,7 @@ class Tokens:
 
 async def may_prove(chain: Sequence[DelegationCert], policy: Policy, revocations: Revocations) -> bool:
     """Return whether a chain, leaf first, may prove something: none of it is revoked, and its root may be trusted.
-    Not checked: all that each call checks besides. Raises `StoreUnavailable`."""
+    Each call checks more than this. Raises `StoreUnavailable`."""
     if not policy.may_trust(chain[-1].issuer_pub_key):
         return False
     return not any([await revocations.is_revoked(each.cert_id) for each in chain])

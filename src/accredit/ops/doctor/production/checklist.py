@@ -33,7 +33,7 @@ _Line = Callable[[Facts], Result]
 
 
 def _answer(line: _Line) -> _Line:
-    """Have a check answer that it is unknown if a fact is that it needs."""
+    """Return the check, with an unknown result if a fact that it needs is unknown."""
 
     def answered(facts: Facts) -> Result:
         try:

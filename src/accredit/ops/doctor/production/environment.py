@@ -78,8 +78,8 @@ def role(facts: Facts) -> Result:
 
 
 def connections(facts: Facts) -> Result:
-    """Only users who were granted it may connect to the database: all who may can take its connections and advisory
-    locks."""
+    """Not every user may connect to the database, only those to whom it was granted: whoever can connect can use up its
+    connections and advisory locks."""
     database = need(facts.database)
     if database is None:
         return _elsewhere(facts, _FILE)
