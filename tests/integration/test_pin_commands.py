@@ -10,7 +10,8 @@ from tests.world.changing_server import Listed, definitions, described
 from tests.world.command import accredit
 from tests.world.warm import python
 
-from accredit.pins import Definitions, read_lock, write_lock
+from accredit.pins.definitions import Definitions
+from accredit.pins.lock import read_lock, write_lock
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("setup/pin"), pytest.mark.holds("cli/commands/setting_up")]
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ from accredit.hosts.table import Host, Places, find_host, project_file
 from accredit.keys.places import AGENTS, DELEGATION, config_folder
 
 if TYPE_CHECKING:
-    from accredit.config import Loaded
+    from accredit.config.load import Loaded
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _ID = re.compile(r"[0-9a-f]{16,}")
@@ -33,7 +33,7 @@ class NewEntry(NamedTuple):
     @classmethod
     def read(cls, url: str | None, config: Path | None, server: str | None, name: str | None) -> "NewEntry":
         """Read the options, and return the entry to make. Raises `ConfigurationError`."""
-        from accredit.config import load  # noqa: PLC0415 - of all hosts' commands only those that name one need it
+        from accredit.config.load import load  # noqa: PLC0415 - of all hosts' commands only those that name one need it
 
         loaded = None if url is not None else load(config, os.environ, {})
         if loaded is not None and loaded.file is None:

@@ -8,24 +8,18 @@ from typing import Any
 import pytest
 from tests.world.delegations import DAY, NOW, World
 
-from accredit.config import (
-    Loaded,
-    build_all_settings,
-    build_settings,
-    build_upstream,
-    list_settings,
-    load,
-    policy_digest,
-    read_pinned,
-)
-from accredit.config.load import Origin
+from accredit.config.build import build_all_settings, build_settings, build_upstream
+from accredit.config.digest import policy_digest
+from accredit.config.load import Loaded, Origin, load
+from accredit.config.pins import read_pinned
 from accredit.config.servers import only_server, view
+from accredit.config.show import list_settings
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import HttpUpstream, StdioUpstream
 from accredit.keys import make_key, write_key
-from accredit.pins import write_lock
 from accredit.pins.definitions import Definitions, read_definition
-from accredit.policy import Entry
+from accredit.pins.lock import write_lock
+from accredit.policy.catalog import Entry
 from accredit.ratify import Grant, issue_delegation, verify_chain
 
 pytestmark = pytest.mark.holds("config/servers")
