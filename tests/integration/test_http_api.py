@@ -35,7 +35,7 @@ from accredit.gateway.settings import ApiUpstream, HttpUpstream, RecordSettings
 from accredit.http_api.routes import RouteTable
 from accredit.jsonrpc.objects import MAX_MEMBERS
 from accredit.keys import write_key
-from accredit.policy import Catalog
+from accredit.policy.catalog import Catalog
 from accredit.policy.suggesting import Deployment, Suggester
 from accredit.ratify.constraints import MaxAmount
 from accredit.stores import MemoryStore

@@ -102,6 +102,13 @@ def view(loaded: Loaded, name: str) -> Loaded:
     )
 
 
+def only_server(loaded: Loaded) -> str | None:
+    """Return the name of the one MCP server in `[servers]`, or None if there are none or several. Raises
+    `ConfigurationError`."""
+    found = [each.server for each in every_view(loaded) if each.server and each.api is None]
+    return found[0] if len(found) == 1 else None
+
+
 _BEHIND = ("http", "a2a")
 """The protocols of servers with a path of their own."""
 

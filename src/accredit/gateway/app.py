@@ -37,9 +37,9 @@ from accredit.gateway.server import Server, Shared
 from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream, StdioUpstream, check_apart
 from accredit.gateway.turns import current_server
 from accredit.gateway.upstream.http.sending import AccessTokensFor
-from accredit.policy import Policy
+from accredit.policy.decision import Policy
 from accredit.ports import AskStore, ClientSource, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
-from accredit.telemetry import Telemetry
+from accredit.telemetry.operations import Telemetry
 from accredit.telemetry.tracing import set_current_message
 
 if TYPE_CHECKING:

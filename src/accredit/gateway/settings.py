@@ -16,13 +16,15 @@ from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.http_api.call import Protocol
 from accredit.http_api.routes import RouteTable
 from accredit.limits import DEFAULT_RESPONSE_BYTES
-from accredit.pins import Pins
-from accredit.policy import Policy
+from accredit.pins.definitions import Pins
+from accredit.policy.decision import Policy
 from accredit.policy.drill import DRILLS
 from accredit.policy.merging import SERVER_NAME, merged_name
 from accredit.policy.quotas import Quotas
 from accredit.rounds.sealing import KEY_BYTES, KeyRing
-from accredit.tokens import AccessGrant, Issuer, Source
+from accredit.tokens.access import AccessGrant
+from accredit.tokens.carried import Source
+from accredit.tokens.verify import Issuer
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey

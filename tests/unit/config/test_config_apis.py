@@ -8,7 +8,9 @@ import pytest
 from tests.world.decisions import Known
 
 from accredit.cli import main as accredit
-from accredit.config import build_all_settings, load, policy_digest
+from accredit.config.build import build_all_settings
+from accredit.config.digest import policy_digest
+from accredit.config.load import load
 from accredit.config.servers import every_view, views
 from accredit.errors import ConfigurationError
 from accredit.gateway import create_app
