@@ -304,6 +304,10 @@ async def test_the_record_proves_who_signed__to_whoever_says_what_was_asked_for(
         found = Auditor(people, target=said).judge(statement, certificates, proof)
         assert found is not None
         assert (found.allowed.verified, found.signed.verified) == (True, verified), found
+    for said, verified in ((target, True), (None, None), ("/messages/8", False)):
+        found = Auditor(people, target=said, one_call=True).judge(statement, certificates, proof)
+        assert found is not None
+        assert (found.allowed.verified, found.signed.verified) == (True, verified), found
     other = Statement(replace(record, call=replace(record.call, protocol="http")), statement.sha256, statement.version)
     lied = Auditor(people, target=target).judge(other, certificates, proof)
     assert lied is not None

@@ -645,3 +645,8 @@ async def test_each_answer_on_a_connection_may_have_interim_responses_before_it_
             async with client.stream("GET", server.url) as response:
                 assert await read_body(response, 1_000) == whole
         assert server.accepted == 1
+
+
+async def test_a_port_that_there_is_none_is_no_answer() -> None:
+    with pytest.raises(KeySetError, match="a port that there is none"):
+        await fetch("http://127.0.0.1:99999/keys", max_bytes=100, timeout=PATIENCE)

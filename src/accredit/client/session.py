@@ -92,8 +92,8 @@ class AccreditedClient:
         known_as: str = "",
         hold: float = 0,
     ) -> None:
-        """Raise `ConfigurationError` if the file of known gateways can't be read, a name is invalid, or nobody could
-        prove what a person allows."""
+        """Raise `ConfigurationError` if the file of known gateways can't be read, a URL or a name is invalid, or nobody
+        could prove what a person allows."""
         given = {"elicitation/create": elicitation, "sampling/createMessage": sampling, "roots/list": roots}
         self._handlers = {method: handler for method, handler in given.items() if handler is not None}
         self._caller = Caller(presenter, target if isinstance(target, str) else known_as, "")

@@ -62,7 +62,7 @@ def read_answer(data: bytes) -> Answer:
 
 
 def chain_allowed(answer: Answer, ask: Ask, now: int) -> tuple[DelegationCert, ...]:
-    """Return the chain, leaf first, by which an answer allows the call of an ask ([decoding] to [scope]).
+    """Check an answer ([decoding] to [scope]). Return its chain, leaf first, which allows the call asked about.
 
     `now` is in unix seconds. Raises `UnusableAnswer`, also for an answer that does not allow the call.
     """

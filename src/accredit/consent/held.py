@@ -52,7 +52,7 @@ class AskingClient(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def host(self) -> str:
-        """The host of the client's id, which has shown that the id is its own; "" for an id that was given out."""
+        """The host of the client's id, proved by the metadata document at that URL; "" for a registered client."""
         return _host(self.id)
 
     @property

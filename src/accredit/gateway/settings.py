@@ -92,8 +92,8 @@ class StdioUpstream:
     out.
 
     `cwd` is the child's working folder: that of the configuration file, or None for the gateway's own. `on_stray_line`
-    gets each line of the child's stdout that is dropped because it is not a valid message. It is used only when a
-    server is asked for its lists, as such a line may hold part of a result.
+    gets each line of the child's stdout that is dropped because it is not a valid message. It is set only to ask what a
+    server offers: in calls, such a line may hold part of a result.
     """
 
     command: tuple[str, ...]

@@ -91,7 +91,7 @@ class Road(Protocol):
 
 
 class McpRoad:
-    """The road of MCP ([mcp])."""
+    """Calls tools over MCP ([mcp])."""
 
     has_sessions = signs_arguments = True
 

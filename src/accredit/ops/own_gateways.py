@@ -165,7 +165,7 @@ def _roots(loaded: Loaded) -> Mapping[HybridPublicKey, str]:
 
 
 def _is_list_of(person: KeyFile, path: Path) -> bool:
-    """Return whether a file holds the person's revocation list, and is their own."""
+    """Return whether a file that others can't write holds the person's revocation list."""
     if fault_of_file(path) is not None:
         return False
     with contextlib.suppress(ConfigurationError, WireError):

@@ -255,7 +255,7 @@ def _reason(record: CallRecord) -> str:
 
 
 class _RecordedCall:
-    """A recorded call, which answers the needs of `decide`. `open` is why the answer is uncertain."""
+    """A recorded call. It answers what `decide` asks. `open` is why the verdict is uncertain."""
 
     def __init__(self, record: CallRecord, digest: bytes, chain: Sequence[DelegationCert] | None) -> None:
         self.chain = tuple(chain or ())

@@ -214,7 +214,7 @@ def found_server(
 
 
 def _next_steps(folder: Path, scopes: str) -> list[str]:
-    """Return three shell lines: make keys, delegate first `scopes`, start the gateway."""
+    """Return three shell lines that make keys, delegate `scopes`, start the gateway."""
     owner, agent, out, file = (word(folder / name) for name in _NAMES)
     return [
         f"accredit keys new {owner} --kind human --name Owner && accredit keys new {agent} --kind agent --name Agent",

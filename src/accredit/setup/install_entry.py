@@ -118,7 +118,8 @@ def _check_url(url: str) -> str:
     """Check that a URL may stand in an entry, and return it. Raises `ConfigurationError`."""
     try:
         parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and url.isascii() and url.isprintable()
+        place = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        good = place and url.isascii() and url.isprintable()
     except ValueError:
         good, parts = False, urlsplit("")
     if not good or " " in url:

@@ -27,6 +27,7 @@ from mcp.types import Tool
 
 from accredit.asking.reaching import Reach, add_headers, endpoint_of
 from accredit.asking.server import ask_configured, ask_upstream
+from accredit.client.gateways import check_url
 from accredit.config.apis import api_catalog
 from accredit.config.load import DEFAULT_FILE, load
 from accredit.config.proofs import build_catalog
@@ -158,8 +159,7 @@ def _unknown_note(scopes: Iterable[str]) -> Iterator[str]:
 
 def _look_up(place: ScopeSelection, *, ask: bool) -> _Known:
     if place.url is not None:
-        if not place.url.startswith(("http://", "https://")):
-            raise ConfigurationError("--url is not an http or https URL", "name the gateway's endpoint")
+        check_url(place.url)
         url = endpoint_of(place.url, place.server)
         offer, _ = ask_upstream(add_headers(HttpUpstream(url), place.reach), seconds=place.reach.timeout)
         tools = {tool.name: Entry(scope=scope) for tool in offer.tools if (scope := advertised_scope(tool))}

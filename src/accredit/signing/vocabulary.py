@@ -39,8 +39,8 @@ def canonical_neighbour(scope: str) -> str | None:
 
 
 def scope_slips(scope_of: Mapping[str, str]) -> Iterator[str]:
-    """Yield a note for each tool whose scope is nearly spelled like a known one, and is no other tool's. `scope_of` are
-    the scopes of a server's tools. Known are those of Ratify, of MCP, and those that several tools have."""
+    """Yield a note for each tool whose scope looks like a misspelt known one. `scope_of` maps a server's tools to
+    scopes. A scope is known if it is Ratify's or MCP's, or several tools have it."""
     scopes = list(scope_of.values())
     known = CANONICAL_SCOPES | MCP_SCOPES
     shared = {each for each in scopes if scopes.count(each) > 1}

@@ -126,7 +126,7 @@ class Judge:
                 call.refusal = error
 
     async def settles(self, message: Notification | Response, call: Call) -> bool:
-        """Return whether a message is about a guest's call that waits for a person, and so goes no further."""
+        """Handle a guest's message about a call that waits for a person. Return False for any other message."""
         guest = call.token
         if self._guests is None or not isinstance(guest, Guest):
             return False
@@ -188,8 +188,8 @@ class Judge:
             call.task = task
 
     async def _take_quotas(self, request: Request, call: Call) -> None:
-        """Count a call against the quotas that apply without a proof's decision. Raises `ProofRefused`, and
-        `RequestError` for a state that does not open."""
+        """Count a call that is judged without proofs against the quotas. Raises `ProofRefused`, and `RequestError` for
+        an invalid sealed state."""
         guarded = call.guarded or await _guarded_call(request, call)
         if guarded is None or self._store is None:
             raise TypeError("a call that can't be counted")

@@ -5,13 +5,13 @@ A request is refused by the first of these rules that it breaks:
 - [source] `Host` and `Origin` are allowed, as at the endpoint (`Endpoint.check_source`); otherwise 403.
 - [method] The method is GET or HEAD; otherwise 405.
 
-What a caller gets from `/readyz` depends on its token:
+What a caller gets from `/readyz` depends on who it is:
 
 - [names] An unauthenticated caller gets the names of parts, each with true or false; in `servers` they are the names
   from the configuration. It gets no path, text or count. With `?list=SHA-256` (up to `MAX_ASKED_LISTS` times) it also
   learns whether one of these revocation lists is in force: only those who have a signed list can know its digest.
-- [details] A caller with a valid token in the header, where tokens are on, also gets the reasons, the counts of
-  refusals, and whether proofs are not required (`proofs`).
+- [details] The operator, on the admin listener, also gets the reasons, the counts of refusals, and whether proofs are
+  not required (`proofs`). So does a caller with a valid token in the header, where tokens are on.
 
 The status is 503 while the gateway drains, and if `upstream`, `store` or `records` don't answer. If there are several
 servers, each is named in `servers`, and the status is 503 if any of them does not answer. With `?scope=gateway` servers
@@ -107,8 +107,9 @@ class Health:
         self._revocations = revocations
         self._key_sets = key_sets
 
-    async def serve(self, exchange: Exchange, path: str) -> None:
-        """Answer a request for one of the two paths. Its host has been checked. Raises `RequestError`."""
+    async def serve(self, exchange: Exchange, path: str, *, to_operator: bool = False) -> None:
+        """Answer a request for one of the two paths. Its host has been checked. With `to_operator` it needs no token
+        for the details. Raises `RequestError`."""
         if exchange.head.method not in ("GET", "HEAD"):
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
         if path == ALIVE:
@@ -124,7 +125,7 @@ class Health:
         stale = {part: problem is None for part, problem in problems.items() if part not in parts}
         status = "draining" if self._condition.draining else "ok" if ready else "not ready"
         body: dict[str, Any] = {"status": status, **parts, **stale, **self._lists(asked)}
-        if await self._is_known(exchange):
+        if to_operator or await self._is_known(exchange):
             why = {f"{part}_problem": problem for part, problem in problems.items() if problem is not None}
             body |= {**why, "refused": dict(self._counters.counts)}
             body |= {"proofs": "observe"} if self._observes else {}
@@ -143,7 +144,7 @@ class Health:
         return parts
 
     async def _problems(self) -> dict[str, str | None]:
-        """Return each part's problem, or None if it has none. The texts are for authenticated callers only."""
+        """Return each part's problem, or None if it has none. The texts are not for strangers ([details])."""
         problems: dict[str, str | None] = {}
         if self._store is not None and (behind := self._store.problem()) is not None:
             problems["schema"] = behind

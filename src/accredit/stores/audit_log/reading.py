@@ -252,8 +252,8 @@ class LogReader(ABC):
         *,
         proofs: bool = False,
     ) -> LogReport:
-        """Verify the whole log; if no fault is found, also its list of open calls. `watch` is given the entries, with
-        their proofs if `proofs`, and returns them as they are. The other arguments are those of `attest.verify_log`."""
+        """Verify the whole log; if no fault is found, also its list of open calls. `watch` sees each entry (with its
+        proof if `proofs` is set) and returns it unchanged. The other arguments are those of `attest.verify_log`."""
         try:
             heads = self.heads()
         except AttestationError as error:

@@ -325,7 +325,7 @@ def store(facts: Facts) -> Result:
 
 
 def stopping(facts: Facts) -> Result:
-    """The gateway is given as long to shut down as it needs, and a load balancer learns of it before."""
+    """The gateway has the time that its shutdown needs, and load balancers learn of the shutdown beforehand."""
     gateway = facts.loaded.config.gateway
     needed = gateway.drain_seconds + gateway.grace_seconds + 2
     if not isinstance(facts.store, Unknown) and facts.store.is_shared and gateway.drain_seconds == 0:

@@ -1,7 +1,7 @@
 """Checks the files that a configuration names. I/O: looks at files, and reads the endpoint's certificate.
 
-- Nobody else may write files that decide who may do what, or files with secrets, on which the credibility of sessions
-  and records rests. Nobody else may read secrets. Only permissions are checked, not contents. The configuration counts
+- Only this user and root may write files that decide who may do what, or files with secrets: these make sessions and
+  records credible. Nobody else may read secrets. Only permissions are checked, not contents. The configuration counts
   as a secret if it holds values of headers or variables, or a URL or command that may contain a secret
   (`hosts.credentials`).
 - Anything but a regular file is a fault: opening a pipe would block.
