@@ -13,7 +13,10 @@ from msgspec import Struct
 from accredit.attest import CallDecision, Outcome
 from accredit.limits import USE_MARKS
 from accredit.ratify.challenges import IssuedChallenge
-from accredit.tokens import AccessToken, Claims, Issuer, KeySet, SubjectToken
+from accredit.tokens.access import AccessToken, SubjectToken
+from accredit.tokens.claims import Claims
+from accredit.tokens.key_sets import KeySet
+from accredit.tokens.verify import Issuer
 
 if TYPE_CHECKING:
     from asyncio import Future

@@ -33,7 +33,7 @@ from accredit.gateway import create_app
 from accredit.gateway.app import Gateway
 from accredit.gateway.settings import AUTHORIZE_PATH, GatewaySettings, IdentitySettings, RecordSettings, TokenSettings
 from accredit.keys import make_token_key
-from accredit.policy import Catalog, Entry
+from accredit.policy.catalog import Catalog, Entry
 from accredit.policy.evidence import Auditor
 from accredit.policy.quotas import Quota, Quotas
 from accredit.policy.replaying import ReplayConfiguration, Replayer, ServerTerms

@@ -31,7 +31,9 @@ from accredit.net.fetch import (
     trust,
 )
 from accredit.net.key_sets import KEYS_FRESH_SECONDS, KEYS_REFETCH_SECONDS, KEYS_RETRY_SECONDS, KEYS_STALE_SECONDS
-from accredit.tokens import Issuer, TokenVerifier, VerifiedToken, read_key_set
+from accredit.tokens.claims import VerifiedToken
+from accredit.tokens.key_sets import read_key_set
+from accredit.tokens.verify import Issuer, TokenVerifier
 
 pytestmark = [pytest.mark.holds("net/fetch"), pytest.mark.holds("net/key_sets")]
 

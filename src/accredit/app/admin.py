@@ -39,7 +39,7 @@ from accredit.gateway.headers import host_allowed, host_refused, origin_allowed,
 from accredit.gateway.room import Rooms
 from accredit.gateway.settings import AUTHORIZE_PATH
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.telemetry import Board
+from accredit.telemetry.board import Board
 from accredit.telemetry.exposition import CONTENT_TYPE, text_of
 
 MAX_ADMIN_CONNECTIONS = 16

@@ -9,7 +9,6 @@ never wrapped in groups.
 from collections.abc import Awaitable, Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from mcp import Client, MCPError, StdioServerParameters
@@ -135,9 +134,7 @@ class AccreditedClient:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Disconnect. Errors raised inside pass unchanged."""
         await self._connection.leave()
 

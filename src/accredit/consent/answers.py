@@ -23,11 +23,7 @@ from msgspec.structs import replace
 from accredit.consent.asks import Ask
 from accredit.consent.call import CALL, Digest, evaluate_call
 from accredit.errors import UnusableAnswer, WireError
-from accredit.limits import (
-    MAX_CONSENT_ANSWER_BYTES,
-    MAX_DELEGATION_CHAIN_DEPTH,
-    MAX_TOLD_REASON_CHARS,
-)
+from accredit.limits import MAX_CONSENT_ANSWER_BYTES, MAX_DELEGATION_CHAIN_DEPTH, MAX_TOLD_REASON_CHARS
 from accredit.ratify import DelegationCert, Extension, IdentityStatus, verify_chain
 from accredit.ratify.facts import CallFacts, VerifierContext
 from accredit.ratify.terms import Terms

@@ -28,16 +28,16 @@ from mcp.types import Tool
 from accredit.asking.reaching import Reach, add_headers, endpoint_of
 from accredit.asking.server import ask_configured, ask_upstream
 from accredit.client.gateways import check_url
-from accredit.config import build_catalog, load
 from accredit.config.apis import api_catalog
-from accredit.config.load import DEFAULT_FILE
+from accredit.config.load import DEFAULT_FILE, load
+from accredit.config.proofs import build_catalog
 from accredit.config.servers import every_view, view
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
 from accredit.hosts.toml_text import key
 from accredit.keys.own_files import known_files
 from accredit.keys.places import DELEGATION, agent_folders, config_folder
-from accredit.policy import Catalog, Entry
+from accredit.policy.catalog import Catalog, Entry
 from accredit.policy.constraint_words import facts_needed, facts_table
 from accredit.policy.merging import MergedCatalog, member_of_name, merged_name
 from accredit.ratify import Constraint

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from accredit.base.text import one_line
-from accredit.policy import MCP_SCOPES, OWN_SCOPE
+from accredit.policy.catalog import MCP_SCOPES, OWN_SCOPE
 from accredit.ratify.scopes import CANONICAL_SCOPES, WILDCARDS, unknown_scope
 
 _CLOSE = 0.85

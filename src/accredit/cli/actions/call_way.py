@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from accredit.app import assemble
+from accredit.app.assemble import assemble
 from accredit.app.pid_file import is_served
 from accredit.asking.in_process import InProcess
 from accredit.asking.reaching import Reach, endpoint_of, id_at
@@ -21,10 +21,10 @@ from accredit.client.http import HOW_TO_START, GatewayHttp
 from accredit.client.proving import Prover
 from accredit.client.streams import ProvingTransport
 from accredit.client.ways import over_http
-from accredit.config import build_all_settings, build_settings, load
 from accredit.config.attest import gateway_id
+from accredit.config.build import build_all_settings, build_settings
 from accredit.config.listen import leads_to
-from accredit.config.load import DEFAULT_FILE
+from accredit.config.load import DEFAULT_FILE, load
 from accredit.config.servers import endpoints
 from accredit.errors import ConfigurationError
 from accredit.gateway import create_app

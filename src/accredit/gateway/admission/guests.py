@@ -39,8 +39,10 @@ from accredit.jsonrpc.frames import Notification, Response
 from accredit.jsonrpc.methods import TASK_CHANGES
 from accredit.limits import MAX_CACHED_TOKENS
 from accredit.oauth.access_tokens import FrontToken, is_front_token, verify_access_token
-from accredit.policy import LISTS, Decision, Entry, GuardedCall, Policy, refusals
-from accredit.policy.guarded_call import call_of_platform
+from accredit.policy import refusals
+from accredit.policy.catalog import Entry
+from accredit.policy.decision import Decision, Policy
+from accredit.policy.guarded_call import LISTS, GuardedCall, call_of_platform
 from accredit.policy.tasks import TaskScope
 from accredit.ports import DoorStore, Grant, Login, TaskStore
 from accredit.ratify import (
@@ -58,7 +60,7 @@ from accredit.ratify.scopes import intersect
 from accredit.ratify.structures import decode_chain
 from accredit.refusals import CHALLENGE_REQUIRED
 from accredit.telemetry.tracing import RandomIds
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 MAX_LOADED_AGENTS = 1_024
 """How many agents' keys stay loaded: with their chains some 40 KB each. To load one takes as long as two signatures."""

@@ -44,23 +44,17 @@ from accredit.jsonrpc.frames import Notification, Request, Response
 from accredit.jsonrpc.input_required import shows_pages
 from accredit.jsonrpc.methods import MAY_NAME_TASKS, TASK_CHANGES, Era
 from accredit.limits import SHORT_MESSAGE_BYTES
-from accredit.policy import (
-    Decision,
-    GuardedCall,
-    drive,
-    guarded_call_in_steps,
-    guarded_call_of,
-    refusals,
-)
+from accredit.policy import refusals
 from accredit.policy.decide import decide
-from accredit.policy.decision import FlowOf
+from accredit.policy.decision import Decision, FlowOf, drive
 from accredit.policy.drill import DRILLS
+from accredit.policy.guarded_call import GuardedCall, guarded_call_in_steps, guarded_call_of
 from accredit.policy.quotas import QuotaCaller, QuotaReached
 from accredit.policy.tasks import Owner
 from accredit.policy.uses import take
 from accredit.ports import ProofStore, Revocations
 from accredit.telemetry.tracing import trace_field
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 _log = logging.getLogger("accredit.gateway.gate")
 

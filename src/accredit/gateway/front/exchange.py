@@ -21,7 +21,7 @@ from accredit.jsonrpc.frames import Notification, decode_error
 from accredit.jsonrpc.sse import encode_event
 from accredit.limits import ANSWER_PIECE_BYTES, BODY_ROOM_SECONDS, SHORT_MESSAGE_BYTES
 from accredit.policy.passing import CallerIdentity
-from accredit.tokens import SubjectToken
+from accredit.tokens.access import SubjectToken
 from accredit.tokens.carried import CREDENTIALS
 
 BODY_GRACE_SECONDS = 10.0

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from accredit.base.addresses import is_loopback_host
 from accredit.base.text import several
-from accredit.config import Loaded
+from accredit.config.load import Loaded
 from accredit.config.servers import every_view
 from accredit.errors import ConfigurationError
 from accredit.ops.doctor.engine import NotKnown, Result, Unknown, command_line, need, no, ok, unknown

@@ -4,7 +4,7 @@ Each check is a function of the facts. Its name is that of its line in the check
 says what must hold.
 """
 
-from accredit.config import own_key_file
+from accredit.config.attest import own_key_file
 from accredit.limits import CLOCK_SKEW_WARN_SECONDS
 from accredit.ops.doctor.engine import MIGRATE, Result, Unknown, command_line, need, no, ok, unknown
 from accredit.ops.doctor.production.facts import Facts

@@ -19,9 +19,11 @@ from pathlib import Path
 
 from accredit.base.clock import unix_seconds
 from accredit.base.text import one_line
-from accredit.config import Loaded, lock_file, named_files, own_key_file
+from accredit.config.attest import own_key_file
 from accredit.config.identity import IDENTITY_KEY_FILE
-from accredit.config.named_files import NamedFile
+from accredit.config.load import Loaded
+from accredit.config.named_files import NamedFile, named_files
+from accredit.config.pins import lock_file
 from accredit.config.servers import every_view
 from accredit.hosts.credentials import secret_parts, url_holds_secret
 from accredit.keys import read_file
