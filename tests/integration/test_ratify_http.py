@@ -19,7 +19,8 @@ from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.running import RunningGateway
 
 from accredit.app.admin import AdminApp
-from accredit.config import build_settings, load
+from accredit.config.build import build_settings
+from accredit.config.load import load
 from accredit.errors import ConfigurationError, StoreUnavailable, WireError
 from accredit.gateway import HttpUpstream, create_app
 from accredit.gateway.app import Gateway
@@ -31,7 +32,7 @@ from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.policy.http_binding import MAX_VERIFY_BYTES, read_verify
 from accredit.ratify import HybridPublicKey, derive_id, issue_revocation_list
 from accredit.stores import MemoryStore, RevocationLists
-from accredit.telemetry import Board
+from accredit.telemetry.board import Board
 
 pytestmark = [pytest.mark.holds("policy/http_binding"), pytest.mark.holds("gateway/front/ratify_http")]
 

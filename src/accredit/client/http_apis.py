@@ -139,8 +139,8 @@ class AccreditedHttp(httpx2.Auth):
                 return
 
     def _try_again(self, request: httpx2.Request, tries: RequestProofs, told: Mapping[str, str]) -> bool:
-        """Prepare a request to be sent again after a refusal. Return False if the refusal is final. Raises
-        `ProofRefused` ([pinned])."""
+        """Prepare to resend a refused request. Return False if the refusal is final. Raises `ProofRefused` for another
+        verifier ([pinned])."""
         named, protocol = told.get("scope"), _PROTOCOLS.get(told.get("workspace", ""))
         if named is None or protocol is None or not tries.may_name(named):
             return False

@@ -94,8 +94,7 @@ class Pages:
         return True
 
     def asks_by_page(self, request: JSONRPCRequest) -> bool:
-        """Return whether a modern request is answered with the request to show a page ([declared] and
-        [modern-pages])."""
+        """Return whether to answer a modern request by asking its host to show a page ([declared], [modern-pages])."""
         params = request.params or {}
         declared = members_of(params.get("_meta")).get(META_CAPABILITIES)
         return _declares_url(declared) and "requestState" not in params and "inputResponses" not in params

@@ -54,16 +54,16 @@ from accredit.errors import FrameError, ProofRefused
 from accredit.jsonrpc.methods import LISTEN, TASK_CHANGES, TASK_MEMBER
 from accredit.jsonrpc.responses import TASK
 from accredit.limits import MAX_KNOWN_TARGETS
-from accredit.policy import (
+from accredit.policy.catalog import scope_fault
+from accredit.policy.guarded_call import (
+    BEGINNINGS,
     GUARDED,
     LISTS,
     PROOF,
     PROOFS,
     GuardedCall,
     guarded_call_from_values,
-    scope_fault,
 )
-from accredit.policy.guarded_call import BEGINNINGS
 from accredit.policy.lists import KINDS, OBSERVED, SCOPE, SENSITIVE, VERIFIER, Kind
 from accredit.refusals import CHALLENGE_REQUIRED, DENIED, MISSING, REPLAYED, UNTRUSTED_ROOT
 from accredit.tokens.carried import ARGUMENT

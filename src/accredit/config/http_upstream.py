@@ -16,7 +16,7 @@ from accredit.config.load import Loaded
 from accredit.config.sources import header_text, secret_text
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import HttpUpstream
-from accredit.tokens import AccessGrant
+from accredit.tokens.access import AccessGrant
 
 
 def build_http_upstream(loaded: Loaded, environ: Mapping[str, str], urls: Sequence[str]) -> HttpUpstream:

@@ -76,8 +76,8 @@ def _is_here(host: str, own: str) -> bool:
 
 
 def _address(host: str) -> str:
-    """Return a host in the spelling of the address that it is: `127.1` and `::ffff:127.0.0.1` are 127.0.0.1. A name
-    stays as it is, without the dot at its end: it is not resolved."""
+    """Return a host with its address in canonical form: `127.1` and `::ffff:127.0.0.1` become 127.0.0.1. A name is not
+    resolved: it becomes lower-case, and loses a trailing dot."""
     host = host.strip("[]").lower().removesuffix(".")
     with suppress(ValueError):
         parsed = ipaddress.IPv6Address(host)

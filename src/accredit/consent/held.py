@@ -28,12 +28,7 @@ from accredit.consent.answers import Answer, chain_allowed
 from accredit.consent.asks import MAX_ASK_BYTES, Ask, AskedGateway, Asker, code_of, read_ask
 from accredit.consent.call import CALL, CallTerms
 from accredit.errors import AskError, NotOffered, UnusableAnswer, WireError
-from accredit.limits import (
-    MAX_IDENTIFIER_LENGTH_BYTES,
-    MAX_SCOPE_LENGTH_BYTES,
-    MAX_SCOPES_PER_CERT,
-    MAX_URI_LENGTH,
-)
+from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES, MAX_SCOPE_LENGTH_BYTES, MAX_SCOPES_PER_CERT, MAX_URI_LENGTH
 from accredit.ratify import DelegationCert, Extension, Grant, verify_chain
 from accredit.ratify.scopes import DELEGATE, is_sensitive
 from accredit.ratify.wire import Integer, WireObject, tree
@@ -57,7 +52,7 @@ class AskingClient(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def host(self) -> str:
-        """The host of the client's id, which has shown that the id is its own; "" for an id that was given out."""
+        """The host of the client's id, proved by the metadata document at that URL; "" for a registered client."""
         return _host(self.id)
 
     @property

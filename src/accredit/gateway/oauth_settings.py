@@ -9,7 +9,8 @@ import msgspec
 from accredit.base.addresses import without_slash
 from accredit.oauth.uris import is_allowed, is_client_id
 from accredit.ratify import DelegationCert, HybridSigner
-from accredit.tokens import KeySet, public_jwk, read_key_set
+from accredit.tokens.issued import public_jwk
+from accredit.tokens.key_sets import KeySet, read_key_set
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey

@@ -1,4 +1,4 @@
-"""Hosts' own programs. One can undo an edit while it runs, which is detected; another writes an entry by itself.
+"""Hosts' own programs. A running Claude Desktop would undo an edit, so none is made; Claude Code adds entries itself.
 
 I/O: reads `/proc` (on macOS it asks `ps`), and runs Claude Code's `claude`.
 """

@@ -34,7 +34,7 @@ import httpx2
 
 from accredit.base.addresses import is_loopback_host, is_public_address
 from accredit.errors import ConfigurationError, KeySetError
-from accredit.limits import MAX_INTERIM_ANSWERS, MAX_QUOTED
+from accredit.limits import MAX_INTERIM_ANSWERS, MAX_PORT, MAX_QUOTED
 
 MAX_KEYS_REDIRECTS = 3
 """How many redirects one fetch follows, all within one origin."""
@@ -197,6 +197,8 @@ class _Transport(httpx2.AsyncHTTPTransport):
         self._most_bytes = most_bytes
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if (request.url.port or 0) > MAX_PORT:
+            raise httpx2.ConnectError("a port that there is none")
         request.extensions = {**request.extensions, "trace": self._on_event}
         return await super().handle_async_request(request)
 

@@ -25,9 +25,9 @@ from accredit.net.fetch import Resolve, check_url, fetch, public_address
 from accredit.net.token_endpoint import post_form
 from accredit.oauth import openid
 from accredit.oauth.forms import Parameters
-from accredit.tokens import KeySet, read_key_set
 from accredit.tokens.access import basic_credentials
 from accredit.tokens.discovery import MAX_METADATA_BYTES, is_elsewhere, metadata_urls_of, read_key_set_url
+from accredit.tokens.key_sets import KeySet, read_key_set
 
 METADATA_SECONDS = 300.0
 """How long the provider's metadata and keys count. So long a withdrawn key may still be accepted."""

@@ -26,12 +26,11 @@ from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.methods import AGENT_SKILL, META_CAPABILITIES, META_CLIENT_INFO, META_VERSION, Era
 from accredit.limits import MAX_REFUSAL_BYTES
 from accredit.ops.drill_agents import mcp_call
-from accredit.policy import PROOF, GuardedCall
 from accredit.policy.agent_call import PROTOCOL, AgentCall
 from accredit.policy.drill import DRILL_PASSED, DRILL_PATHS, DRILLS
-from accredit.policy.guarded_call import payload_digest
+from accredit.policy.guarded_call import PROOF, GuardedCall, payload_digest
 from accredit.ratify import ProofBundle
-from accredit.tokens import Source
+from accredit.tokens.carried import Source
 
 _REVISIONS = {Era.LEGACY: "2025-11-25", Era.MODERN: "2026-07-28"}
 _SEND = "SendMessage"
@@ -92,7 +91,7 @@ class Road(Protocol):
 
 
 class McpRoad:
-    """The road of MCP ([mcp])."""
+    """Calls tools over MCP ([mcp])."""
 
     has_sessions = signs_arguments = True
 

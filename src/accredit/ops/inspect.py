@@ -11,7 +11,7 @@ from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ops.inspect_records import print_bundle
 from accredit.ops.inspect_token import inspect_token, is_opaque, is_token, print_opaque
 from accredit.ops.log_place import keys_by_kind
-from accredit.policy import MCP_SCOPES
+from accredit.policy.catalog import MCP_SCOPES
 from accredit.ratify import (
     DelegationCert,
     ProofBundle,

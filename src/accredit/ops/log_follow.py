@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Literal, TypeVar
 
 from accredit.base.text import several
-from accredit.config import load
+from accredit.config.load import load
 from accredit.config.values import Url, WrongValue, check
 from accredit.errors import CollectorError, ConfigurationError, StoreUnavailable
 from accredit.limits import FOLLOW_SECONDS

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from accredit.attest import LogKey, RecordKey
-from accredit.config import load
+from accredit.config.load import load
 from accredit.console.names import known_names as own_names
 from accredit.keys import public_keys_in
 from accredit.keys.places import config_folder

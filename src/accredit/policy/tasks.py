@@ -24,7 +24,7 @@ from accredit.policy.facts import CONTEXT_NAMES
 from accredit.policy.merging import member_of_name
 from accredit.ports import Task
 from accredit.ratify import CallFacts, DelegationCert
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 MAX_TASK_FACTS_BYTES = 4_096
 """The most bytes stored of the call that created a task, as JSON: its facts, and a digest of each argument that a

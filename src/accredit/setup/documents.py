@@ -25,8 +25,8 @@ from accredit.a2a.skills import agent_url, propose_skills
 from accredit.asking.probe import without_query
 from accredit.asking.reaching import Reach
 from accredit.base.deferred import require_extra
-from accredit.config import load
 from accredit.config.apis import build_api
+from accredit.config.load import load
 from accredit.config.servers import every_view
 from accredit.errors import AnswerError, ConfigurationError, KeySetError
 from accredit.hosts import yaml_text

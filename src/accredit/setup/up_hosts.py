@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from accredit.base.text import one_line
-from accredit.config import Loaded
 from accredit.config.listen import url_here
+from accredit.config.load import Loaded
 from accredit.errors import ConfigurationError
 from accredit.hosts.drift import host_states, is_own
 from accredit.hosts.edit import entries, read_host_file

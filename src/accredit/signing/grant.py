@@ -25,16 +25,9 @@ from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDOUT, is_for_programs
 from accredit.consent.call import CALL
 from accredit.errors import ConfigurationError, IssueError, WireError
-from accredit.keys import (
-    AskPassphrase,
-    DelegationFile,
-    KeyFile,
-    SigningKey,
-    load_public_key,
-    load_signing_key,
-)
+from accredit.keys import AskPassphrase, DelegationFile, KeyFile, SigningKey, load_public_key, load_signing_key
 from accredit.keys.files import exists_already
-from accredit.policy import MCP_SCOPES
+from accredit.policy.catalog import MCP_SCOPES
 from accredit.ratify import (
     Constraint,
     DelegationCert,

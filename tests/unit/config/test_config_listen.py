@@ -9,7 +9,7 @@ import pytest
 from tests.world.certificates import write_certificate
 
 from accredit.base.addresses import is_loopback_host
-from accredit.config import check_exposure, check_no_loop, tls_context
+from accredit.config.listen import check_exposure, check_no_loop, tls_context
 from accredit.config.schema import Gateway
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream

@@ -17,14 +17,7 @@ from accredit.attest.canonical import WORKSPACES
 from accredit.base.clock import unix_seconds
 from accredit.base.log_events import log_event
 from accredit.base.text import excerpt
-from accredit.errors import (
-    AccreditError,
-    ConfigurationError,
-    KeysUnavailable,
-    ProofRefused,
-    RequestError,
-    TokenError,
-)
+from accredit.errors import AccreditError, ConfigurationError, KeysUnavailable, ProofRefused, RequestError, TokenError
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.admission.request_state import subject_of
 from accredit.gateway.call import Call
@@ -33,16 +26,18 @@ from accredit.gateway.headers import RawHeaders
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
 from accredit.gateway.recording.recorder import About, Recorder
 from accredit.gateway.settings import ApiUpstream, GatewaySettings
-from accredit.policy import GuardedCall, drive, refusals
+from accredit.policy import refusals
 from accredit.policy.decide import decide
+from accredit.policy.decision import drive
+from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.passing import CallerIdentity
 from accredit.policy.quotas import QuotaCaller, QuotaReached
 from accredit.policy.tasks import ONE_SERVER, TaskScope
 from accredit.policy.uses import take
 from accredit.ports import ProofStore, Revocations, TaskStore
-from accredit.telemetry import Meter
 from accredit.telemetry.board import OTHER
 from accredit.telemetry.labels import error_of
+from accredit.telemetry.operations import Meter
 from accredit.telemetry.tracing import RandomIds
 
 _log = logging.getLogger("accredit.gateway.gate")

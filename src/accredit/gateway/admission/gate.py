@@ -63,16 +63,16 @@ from accredit.jsonrpc.methods import ALWAYS_KNOWN, MAY_NAME_TASKS, is_known, is_
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.limits import SHORT_MESSAGE_BYTES
-from accredit.policy import GUARDED, LISTS, GuardedCall, looks_guarded, refusals
-from accredit.policy.drill import DRILLS
-from accredit.policy.drill_answers import drill_answer
+from accredit.policy import refusals
+from accredit.policy.drill import DRILLS, drill_answer
+from accredit.policy.guarded_call import GUARDED, LISTS, GuardedCall, looks_guarded
 from accredit.policy.lists import KINDS
 from accredit.policy.merging import member_of_name
 from accredit.policy.passing import for_upstream, speaker_of
 from accredit.ports import ProofStore, Revocations, TaskStore
-from accredit.telemetry import Meter
+from accredit.telemetry.operations import Meter
 from accredit.telemetry.tracing import trace_field
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 _log = logging.getLogger("accredit.gateway.gate")
 _HELLO = frozenset({"initialize", "server/discover"})

@@ -55,7 +55,8 @@ from accredit.limits import (
 )
 from accredit.oauth.answers import ASKED_PATH
 from accredit.oauth.clients import Client
-from accredit.policy import Entry, GuardedCall
+from accredit.policy.catalog import Entry
+from accredit.policy.guarded_call import GuardedCall
 from accredit.ports import DoorStore, Grant, Login
 from accredit.ratify import HybridPrivateKey, encode_delegation_cert
 from accredit.refusals import BY_WORD, DENIED

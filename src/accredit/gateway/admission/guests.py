@@ -1,22 +1,23 @@
 """Clients that speak only OAuth, at one endpoint: who stands behind their access tokens, and the proofs that the
 gateway makes for them. Asks the store of the front door.
 
-A token of the front door gives no power of its own. It names a login, and so an agent: a key that the gateway keeps, to
-which people signed delegations. Each request that is decided is proved with that key, and then decided as any other.
+A token of the front door gives no power of its own. It names a login. The login's agent is a key that the gateway
+keeps, to which people signed delegations. With it the gateway proves each request that needs a decision, which is then
+decided like any other.
 
 - [login] The token is valid (`oauth.access_tokens`), for this endpoint and for a client that is let in, and its login
   stands: each request asks the store. The grant belongs to the client and person that the token names.
 - [groups] Where people log in at an identity provider, their groups were read in the last `recheck_hours`. A grant
-  counts no more if the configuration now has another kind of consent, or another provider.
-- [agent] A chain of certificates that the store holds is used only if it is for the grant's key. Whether it is good,
-  and ends in a root, is verified with each proof, as any other is (`policy.decide`).
+  becomes invalid if the configuration changes to another kind of consent or another provider.
+- [agent] A chain of certificates that the store holds is used only if it is for the grant's key. That it is valid, and
+  ends in a root, is verified with each proof (`policy.decide`).
 - [call] The proof is bound to this very request, by Ratify's profile for keys that a platform holds: `workspace_id` is
-  the client's id, and `invocation_id` that of the request in its record. For a sensitive tool it signs a challenge that
-  was issued for this call.
+  the client's id, and `invocation_id` that of the request in its record. For a sensitive tool, the proof signs a
+  challenge issued for this call.
 - [standing] The standing delegation covers no sensitive tool, and nothing beyond the token's own scopes. Any other call
   needs a chain that a person added when they were asked. A call that neither covers is refused here.
-- [other-proof] If a request brings a proof of its own, no other is made: the decision refuses a proof of another agent
-  than the token's.
+- [other-proof] If a request brings its own proof, none is made. The decision refuses it unless the token's agent made
+  it.
 """
 
 import secrets
@@ -38,8 +39,10 @@ from accredit.jsonrpc.frames import Notification, Response
 from accredit.jsonrpc.methods import TASK_CHANGES
 from accredit.limits import MAX_CACHED_TOKENS
 from accredit.oauth.access_tokens import FrontToken, is_front_token, verify_access_token
-from accredit.policy import LISTS, Decision, Entry, GuardedCall, Policy, refusals
-from accredit.policy.guarded_call import call_of_platform
+from accredit.policy import refusals
+from accredit.policy.catalog import Entry
+from accredit.policy.decision import Decision, Policy
+from accredit.policy.guarded_call import LISTS, GuardedCall, call_of_platform
 from accredit.policy.tasks import TaskScope
 from accredit.ports import DoorStore, Grant, Login, TaskStore
 from accredit.ratify import (
@@ -57,7 +60,7 @@ from accredit.ratify.scopes import intersect
 from accredit.ratify.structures import decode_chain
 from accredit.refusals import CHALLENGE_REQUIRED
 from accredit.telemetry.tracing import RandomIds
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 MAX_LOADED_AGENTS = 1_024
 """How many agents' keys stay loaded: with their chains some 40 KB each. To load one takes as long as two signatures."""

@@ -42,12 +42,13 @@ from accredit.jsonrpc.frames import Request, Success
 from accredit.jsonrpc.objects import as_string
 from accredit.jsonrpc.param_headers import PARAM_HEADERS
 from accredit.limits import MAX_DEFINITIONS
-from accredit.pins import Definition, ListReader, Pins, digest_of_text
-from accredit.policy import Authority, GuardedCall, refusals
-from accredit.policy.decision import FindDefinition, Look
+from accredit.pins.definitions import Definition, ListReader, Pins, digest_of_text
+from accredit.policy import refusals
+from accredit.policy.decision import Authority, FindDefinition, Look
+from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.passing import CallerIdentity
 from accredit.telemetry.tracing import trace_field
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 MAX_PINNED_CALLERS = 4_096
 """For how many callers the gateway remembers its last look at the tools. For others it looks again."""

@@ -40,10 +40,11 @@ from accredit.jsonrpc.objects import as_string, is_object, may_hold, may_name, m
 from accredit.jsonrpc.responses import INPUT_REQUIRED, TASK
 from accredit.jsonrpc.tasks import may_announce
 from accredit.limits import TASK_SECONDS
-from accredit.policy import Authority, Flow, looks_guarded, payload_digest
+from accredit.policy.decision import Authority, Flow
+from accredit.policy.guarded_call import looks_guarded, payload_digest
 from accredit.rounds.sealing import NONCE_BYTES, FlowState, state_binding
 from accredit.telemetry.tracing import RandomIds, trace_field
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 _ANSWERS = "inputResponses"
 _OUR_REQUEST = "accredit_ask"

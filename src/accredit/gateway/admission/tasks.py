@@ -47,7 +47,8 @@ from accredit.jsonrpc.tasks import (
     without_state,
 )
 from accredit.limits import MAX_TOLD_TASKS, TASK_SECONDS
-from accredit.policy import GuardedCall, refusals
+from accredit.policy import refusals
+from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.tasks import Owner, TaskScope, encode_task_facts, same_call
 from accredit.ports import Task, TaskStore
 

@@ -40,7 +40,7 @@ from accredit.jsonrpc.param_headers import (
 )
 from accredit.jsonrpc.requests import decode_request
 from accredit.limits import MAX_KNOWN_TOOLS, MAX_LIST_PAGES, MAX_TOOL_LIST_BYTES
-from accredit.tokens import declares_token
+from accredit.tokens.carried import declares_token
 
 MAX_KNOWN_TOOL_NAME_CHARS = 1_024
 """The longest name, in characters, of a tool that is remembered because `_token` is its own argument. The specification

@@ -31,7 +31,7 @@ from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import JSON
 from accredit.gateway.settings import BootstrapSettings
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
-from accredit.tokens import SessionGrant, issue_session_token
+from accredit.tokens.issued import SessionGrant, issue_session_token
 
 MAX_BOOTSTRAP_BYTES = 4_096
 """How many bytes the body of such a request may have. It holds a secret and a name."""

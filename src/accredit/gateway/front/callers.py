@@ -64,10 +64,12 @@ from accredit.limits import (
     MAX_SESSION_ID_BYTES,
     SHORT_MESSAGE_BYTES,
 )
-from accredit.policy import GUARDED, LISTS, PROOF, Policy, refusals
-from accredit.policy.guarded_call import BEGINNINGS
+from accredit.policy import refusals
+from accredit.policy.decision import Policy
+from accredit.policy.guarded_call import BEGINNINGS, GUARDED, LISTS, PROOF
 from accredit.rounds.sealing import NONCE_BYTES
-from accredit.tokens import ExchangeableToken, VerifiedToken
+from accredit.tokens.access import ExchangeableToken
+from accredit.tokens.claims import VerifiedToken
 
 MAX_SEALED_SESSION_ID_BYTES = 6_144
 """The maximum length of a sealed session id, in bytes. It has room for the longest id of a server, in base64url, and

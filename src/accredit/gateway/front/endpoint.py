@@ -66,10 +66,10 @@ from accredit.jsonrpc.input_required import shows_pages
 from accredit.jsonrpc.methods import BATCH_REVISION, HEADERLESS_REVISION, LISTEN, Era
 from accredit.jsonrpc.requests import Batch, decode_request, read_request
 from accredit.limits import SHORT_MESSAGE_BYTES
-from accredit.telemetry import Meter
 from accredit.telemetry.labels import error_of
+from accredit.telemetry.operations import Meter
 from accredit.telemetry.tracing import set_current_message
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 _METHODS = frozenset({"POST", "GET", "DELETE"})
 _C = TypeVar("_C")

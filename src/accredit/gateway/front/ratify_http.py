@@ -27,7 +27,7 @@ from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import JSON
 from accredit.jsonrpc.encode import INTERNAL_ERROR, to_json
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
-from accredit.policy import Policy, drive
+from accredit.policy.decision import Policy, drive
 from accredit.policy.http_binding import (
     MAX_VERIFY_BYTES,
     REQUEST_HASH,

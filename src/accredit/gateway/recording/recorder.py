@@ -72,14 +72,16 @@ from accredit.limits import (
     SESSION_ID_SECONDS,
     SHORT_MESSAGE_BYTES,
 )
-from accredit.pins import Pins
-from accredit.policy import CONSTRAINT_REFUSALS, Authority, Decision, digest_in_steps, refusals
+from accredit.pins.definitions import Pins
+from accredit.policy import refusals
+from accredit.policy.decision import CONSTRAINT_REFUSALS, Authority, Decision
+from accredit.policy.guarded_call import digest_in_steps
 from accredit.policy.merging import member_of_target
 from accredit.ports import Records
 from accredit.ratify import DelegationCert, encode_delegation_cert
 from accredit.refusals import CHALLENGE_REQUIRED
 from accredit.telemetry.tracing import RandomIds, trace_of
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 _CONSTRAINT = re.compile(r"constraint_\w+: cert \d+: constraint\[\d+\] \(\w+\)")
 _ALLOWED = RecordedDecision(verdict="allow")

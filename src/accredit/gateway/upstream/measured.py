@@ -13,7 +13,7 @@ from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
-from accredit.telemetry import Meter, Operation, Operations
+from accredit.telemetry.operations import Meter, Operation, Operations
 from accredit.telemetry.tracing import current_message
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accredit.base.clock import unix_seconds
-from accredit.config import load
 from accredit.config.listen import url_here
+from accredit.config.load import load
 from accredit.config.servers import endpoints
 from accredit.errors import ConfigurationError
 from accredit.hosts.drift import EntryState, HostState, host_states

@@ -246,7 +246,7 @@ class CloseCalls(_OfWriter, frozen=True):
     after: str = ""
 
     async def run(self, tables: LogTables, author: Author) -> Closed:
-        """Return how far the closing got."""
+        """Close calls. Return where to continue."""
         tail = ChainAppender(await self._end(tables, author), author.signer)
         found = await tables.open_calls(self.dead, self.after, CLOSED_AT_ONCE)
         closed, faults = list[str](), list[str]()

@@ -188,7 +188,7 @@ class Door(SteppedStore):
     def redeem(
         self, code: bytes, fits: Callable[[AuthorizationCode], bool], *, login: bytes, token: bytes, now: int
     ) -> Steps[Login | Rejected]:
-        """Use up a code, by the rule [code]."""
+        """Use up a code: it gives one login."""
         yield from self._sweep(now)
         place, kept = yield from self._find(Kind.CODE, code, KeptCode, now)
         if kept is None:

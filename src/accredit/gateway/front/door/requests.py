@@ -17,7 +17,7 @@ from accredit.oauth.clients import Client, read_registration
 from accredit.oauth.forms import Parameters
 from accredit.oauth.requests import Authorization, choose_scopes, read_asked, read_authorization
 from accredit.oauth.uris import is_given_id, is_named_redirect
-from accredit.policy import Policy
+from accredit.policy.decision import Policy
 from accredit.ports import ClientSource, DoorStore
 
 READS = "mcp:tool"

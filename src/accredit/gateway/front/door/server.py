@@ -30,13 +30,7 @@ from accredit.consent.asks import Ask, read_code
 from accredit.errors import AskError, LoginUnavailable, OAuthError, StoreUnavailable
 from accredit.gateway.front.door.flows import SECRET_BYTES, SECRET_CHARS, Flows, SubmittedForm
 from accredit.gateway.front.door.pages import Page, asked_page, ended_page, wrong_page
-from accredit.gateway.front.door.requests import (
-    Endpoint,
-    Wanted,
-    WrongRequest,
-    find_client,
-    read_wanted,
-)
+from accredit.gateway.front.door.requests import Endpoint, Wanted, WrongRequest, find_client, read_wanted
 from accredit.gateway.front.door.tokens import Tokens
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import JSON, RawHeaders

@@ -29,7 +29,7 @@ from accredit.oauth.access_tokens import FrontToken, mint_access_token, verify_a
 from accredit.oauth.answers import token_answer
 from accredit.oauth.forms import Parameters
 from accredit.oauth.requests import CodeGrant, RefreshGrant, fits, read_grant, read_revocation, reduce_scopes
-from accredit.policy import Policy
+from accredit.policy.decision import Policy
 from accredit.ports import AuthorizationCode, Grant, Login, Rejected, Revocations
 from accredit.ratify import DelegationCert
 

@@ -37,7 +37,7 @@ from accredit.jsonrpc.methods import LISTEN, Era
 from accredit.jsonrpc.responses import Expected
 from accredit.limits import MAX_REMEMBERED_HEAD_BYTES
 from accredit.ports import AccessTokens
-from accredit.tokens import AccessGrant
+from accredit.tokens.access import AccessGrant
 
 MAX_PREPARED_HEADS = 256
 """For how many client heads the head to the server is cached. A client sends the same head each time. Each has at most

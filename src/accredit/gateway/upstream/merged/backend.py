@@ -56,11 +56,12 @@ from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Answers, Edit
 from accredit.limits import LONG_ANSWER_BYTES
-from accredit.pins import Pins
-from accredit.policy import LISTS, Authority
+from accredit.pins.definitions import Pins
+from accredit.policy.decision import Authority
+from accredit.policy.guarded_call import LISTS
 from accredit.policy.merging import Member, member_of_name, member_of_target, member_of_uri
 from accredit.policy.passing import CallerIdentity
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 ASK_ERA_AGAIN_SECONDS = 30.0
 """How long to wait before a server that answered neither `server/discover` nor `initialize` is asked for a session

@@ -36,13 +36,7 @@ from accredit.errors import FrameError, MessageId
 from accredit.gateway.upstream.merged.ids import ProgressTokens, inner_id, outer_id
 from accredit.jsonrpc.arrays import RewrittenArray, elements
 from accredit.jsonrpc.encode import to_json, with_members
-from accredit.jsonrpc.frames import (
-    Failure,
-    Notification,
-    Request,
-    Success,
-    member_id,
-)
+from accredit.jsonrpc.frames import Failure, Notification, Request, Success, member_id
 from accredit.jsonrpc.methods import CANCELLED, META_PROGRESS, TASK_MEMBER, TASK_METHODS, TASK_NOTIFICATION
 from accredit.jsonrpc.objects import as_string, is_array, is_object, may_hold, may_name, members, message_id
 from accredit.jsonrpc.responses import Edit

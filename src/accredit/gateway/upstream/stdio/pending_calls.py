@@ -32,15 +32,7 @@ from accredit.gateway.recording.open_calls import OpenCall, outcome_of, outcome_
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, error_frame
-from accredit.jsonrpc.frames import (
-    Failure,
-    Frame,
-    Notification,
-    Request,
-    Success,
-    member_id,
-    progress_token,
-)
+from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, member_id, progress_token
 from accredit.jsonrpc.lines import line_too_long
 from accredit.jsonrpc.methods import CANCELLED, Era
 from accredit.jsonrpc.objects import members, message_id, split_batch

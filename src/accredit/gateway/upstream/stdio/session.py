@@ -61,7 +61,7 @@ class Session(Conversation[StreamCall]):
         self._made = 0
 
     def take_room(self, large: LargeAnswers, holder: Holder) -> None:
-        """Count lines whose recipient is not known yet, and messages that answer no request, as held by this holder."""
+        """Charge this holder for lines whose recipient is not known yet, and for messages that answer no request."""
         self.line, self._standing.held = large.of(holder), large.of(holder)
 
     async def initialize(self, request: Request, held: AnswerReservation, edit: Edit | None = None) -> Stream:

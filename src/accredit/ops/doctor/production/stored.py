@@ -12,7 +12,9 @@ from hashlib import sha256
 from typing import TypeVar
 
 from accredit.attest import CallRecord, Checkpoint, LogKey, RecordKey, Statement
-from accredit.config import Loaded, named_files, read_public_key
+from accredit.config.load import Loaded
+from accredit.config.named_files import named_files
+from accredit.config.proofs import read_public_key
 from accredit.errors import StoreUnavailable
 from accredit.limits import DOCTOR_DATABASE_SECONDS
 from accredit.ops.doctor.engine import Found, Unknown
