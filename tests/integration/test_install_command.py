@@ -102,6 +102,7 @@ def test_the_entry_has_whole_paths_and_nothing_secret(home: Home) -> None:
     ):
         refused = home.run("install", "cursor", "--url", url, "--name", "other", "--yes")
         assert (refused.returncode, "other" in home.cursor.read_text()) == (2, False), url
+        assert home.run("install", "cursor", "--url", url, "--yes").returncode == 2  # nor does it give a name
 
 
 def test_without_a_terminal_nothing_is_written_that_nobody_agreed_to(home: Home) -> None:

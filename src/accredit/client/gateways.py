@@ -45,11 +45,12 @@ def check_url(url: str) -> None:
     try:
         parts = httpx2.URL(url)
         good = parts.scheme in ("http", "https") and parts.host != "" and (parts.port or 0) <= MAX_PORT
-    except httpx2.InvalidURL:
+    except (httpx2.InvalidURL, UnicodeError):
         good = False
     if not good:
+        shown = url.partition("?")[0].rpartition("@")[2]  # a query or a user may be secret
         raise ConfigurationError(
-            f"{url} is not an http or https URL",
+            f"{shown} is not an http or https URL",
             "name the endpoint that `accredit serve` prints, such as http://127.0.0.1:8484/mcp",
         )
 

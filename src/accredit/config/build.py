@@ -151,9 +151,10 @@ def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream |
     """Return the server behind the gateway. Raises `ConfigurationError`."""
     upstream, place = loaded.config.upstream, loaded.place("upstream")
     if loaded.config.servers.by_name:
+        several = [each.server for each in views(loaded)]
         raise ConfigurationError(
-            f"[servers] names {len(loaded.config.servers.by_name)} servers, and this is about one",
-            f"name it with --server: {', '.join(loaded.config.servers.by_name)}",
+            f"[servers] names {len(several)} servers, and this is about one",
+            f"name it with --server: {', '.join(several)}",
         )
     named = [key for key in ("url", "urls", "command") if getattr(upstream, key)]
     if len(named) > 1:

@@ -112,7 +112,7 @@ def tls_context(gateway: Gateway) -> ssl.SSLContext | None:
             context.load_cert_chain(chain_file, key_file, password="")  # empty: never ask the terminal for one
     except (ssl.SSLError, OSError, ValueError) as error:
         reason = error.reason if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
-        reason = reason or "one of them is no such file"
+        reason = reason or "one of them is not PEM, or the key has a password"
         raise ConfigurationError(
             f"gateway.tls_cert_file {certificate} and tls_key_file {key} can't be used: {reason}",
             "give a PEM certificate chain, and the PEM private key that belongs to it, without a password",

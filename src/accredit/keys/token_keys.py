@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from accredit.base.deferred import Deferred
 from accredit.errors import ConfigurationError, KeySetError
 from accredit.keys.files import read_file
-from accredit.keys.load import check_private, write_pair
+from accredit.keys.load import check_private, public_path, write_pair
 from accredit.limits import MAX_KEY_SET_BYTES, MAX_PEM_BYTES
 
 if TYPE_CHECKING:
@@ -51,8 +51,9 @@ def kept_token_key(path: Path) -> "EllipticCurvePrivateKey":
             write_token_key(path, make_token_key())
         except ConfigurationError as error:
             if not os.path.lexists(path):  # otherwise another process made one at the same time: use that
+                force = " --force" if os.path.lexists(public_path(path)) else ""
                 raise ConfigurationError(
-                    error.what, f"make it there before, as who may write there: `accredit token keygen {path}`"
+                    error.what, f"make it there before, as who may write there: `accredit token keygen {path}{force}`"
                 ) from None
     return load_token_key(path)
 

@@ -38,13 +38,13 @@ class NewEntry(NamedTuple):
         loaded = None if url is not None else load(config, os.environ, {})
         if loaded is not None and loaded.file is None:
             raise ConfigurationError("no gateway is named", "name its endpoint (--url) or its configuration (--config)")
-        url = endpoint(loaded, server) if loaded is not None else _of_server(url or "", server)
+        url = _check_url(endpoint(loaded, server) if loaded is not None else _of_server(url or "", server))
         name = name if name is not None else _default_name(loaded, url, server)
         if not _NAME.fullmatch(name):
             raise ConfigurationError(
                 f"{name!a} is no name that every host takes", "--name takes letters, digits, - and _"
             )
-        return cls(name, _check_url(url))
+        return cls(name, url)
 
     def words(self, hold: int, before: Sequence[str] = ()) -> list[str]:
         """Return the words of the entry's command. Paths are absolute, as hosts run programs from their own folders.

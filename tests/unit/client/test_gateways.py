@@ -36,8 +36,24 @@ def test_a_proxy_may_have_tls_of_its_own(name: str, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://x/mcp", "x", "http://", "http://h:x/mcp", "http://h:99999/mcp", "http://[::1/mcp", "http://h/\n"]
+    "url",
+    [
+        "ftp://x/mcp",
+        "x",
+        "http://",
+        "http://h:x/mcp",
+        "http://h:99999/mcp",
+        "http://[::1/mcp",
+        "http://h/\n",
+        "http://h/\udcff",  # a byte of the command line that is no UTF-8
+        "http://\udcff/",
+    ],
 )
 def test_a_url_that_leads_to_no_gateway_is_refused_at_once(url: str) -> None:
     with pytest.raises(ConfigurationError, match="is not an http or https URL"):
         AccreditedClient(url)
+
+
+def test_its_refusal_does_not_quote_what_may_be_secret() -> None:
+    with pytest.raises(ConfigurationError, match=r"^h:99999/mcp is not"):
+        AccreditedClient("http://user:secret@h:99999/mcp?token=secret")

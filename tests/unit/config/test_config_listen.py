@@ -75,7 +75,7 @@ def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path: P
 def test_a_key_that_is_not_pem_is_refused(tmp_path: Path) -> None:
     write_certificate(tmp_path)
     (tmp_path / "key.pem").write_text('{"kind":"gateway"}', "ascii")
-    with pytest.raises(ConfigurationError, match=r"can't be used: one of them is no such file"):
+    with pytest.raises(ConfigurationError, match=r"can't be used: one of them is not PEM, or the key has a password"):
         tls_context(configured(tmp_path))
 
 

@@ -189,8 +189,13 @@ def test_what_can_not_work_is_told_with_its_place(tmp_path: Path, text: str, wha
 
 def test_what_is_about_one_server_takes_none_of_several(tmp_path: Path) -> None:
     whole = loaded(tmp_path, TWO)
-    with pytest.raises(ConfigurationError, match="names 2 servers, and this is about one"):
-        build_upstream(whole, ENVIRON)
+    api = '[servers.shop]\nprotocol = "http"\nurl = "http://127.0.0.1:1"\npath = "/shop"\n'
+    for text in (TWO, TWO + api):
+        with pytest.raises(ConfigurationError, match="names 2 servers, and this is about one") as several:
+            build_upstream(loaded(tmp_path, text), ENVIRON)
+        assert several.value.remedy == "name it with --server: mail, files-2"
+    with pytest.raises(ConfigurationError, match="names HTTP APIs alone"):
+        build_upstream(loaded(tmp_path, api), ENVIRON)
     with pytest.raises(ConfigurationError, match="no server is called 'other'") as error:
         view(whole, "other")
     assert "mail, files-2" in error.value.remedy

@@ -38,6 +38,9 @@ def test_where_no_key_can_be_made_it_is_said_how_to_make_one_before(tmp_path: Pa
     missing = tmp_path / "missing/t.key"
     with pytest.raises(ConfigurationError, match=r"can't write .*\n.*`accredit token keygen .*t\.key`"):
         kept_token_key(missing)
+    (tmp_path / "t.key.pub").write_bytes(b"left over")
+    with pytest.raises(ConfigurationError, match=r"exists already\n.*`accredit token keygen .*t\.key --force`"):
+        kept_token_key(tmp_path / "t.key")
 
 
 @pytest.mark.parametrize("there", ["t.key", "t.key.pub"])
