@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.command import Serving
+from tests.world.command import Serving, accredit
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, RawServer, until
 from tests.world.recorded import outcomes
 from tests.world.recorded_load import Load, Upstream, ask, configure, readiness, serving, verify
 from tests.world.small_disk import SmallDisk
+from tests.world.warm import COMMAND
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +52,13 @@ async def test_while_a_disk_is_full_nothing_is_forwarded__and_with_room_again_ca
                 await working
                 await asyncio.to_thread(gateway.wait)
                 assert '"records can\'t be written"' in gateway.stderr
+            disk.fill()
+            where = ("--store", f"sqlite:///{disk.path}/accredit.db", "--key", str(tmp_path / "gateway.key"))
+            pruned = await asyncio.to_thread(
+                accredit, "log", "prune", "--before", "1s", *where, folder=tmp_path, command=(*disk.within, *COMMAND)
+            )
+            assert pruned.returncode == 2, pruned
+            assert "if its disk is full, make room there" in pruned.stderr
         load.check(disk.copy(tmp_path) / "accredit.db", upstream.called)
         assert verify(tmp_path)["valid"]
 
