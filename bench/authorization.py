@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PublicKey
 
 from accredit.keys import make_key, write_key
-from accredit.policy import payload_digest
+from accredit.policy.guarded_call import payload_digest
 from accredit.ratify import (
     DelegationCert,
     Grant,

@@ -39,8 +39,9 @@ from accredit.consent.asks import read_ask
 from accredit.consent.call import CallTerms
 from accredit.consent.offers import offers_for
 from accredit.keys import make_key
-from accredit.policy import drive, guarded_call_from_values
 from accredit.policy.decide import decide
+from accredit.policy.decision import drive
+from accredit.policy.guarded_call import guarded_call_from_values
 from accredit.ratify import DelegationCert, issue_delegation
 from accredit.ratify.constraints import MaxRate
 from accredit.stores import MemoryStore, RevocationLists

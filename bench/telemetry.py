@@ -19,7 +19,11 @@ from tests.world.measured import collecting
 
 from accredit.jsonrpc.frames import Request, Success
 from accredit.jsonrpc.requests import decode_request
-from accredit.telemetry import Board, Meter, Metrics, Names, Operation, SpanQueue, Tracer
+from accredit.telemetry.board import Board
+from accredit.telemetry.labels import Names
+from accredit.telemetry.metrics import Metrics
+from accredit.telemetry.operations import Meter, Operation
+from accredit.telemetry.tracing import SpanQueue, Tracer
 from bench.errors import BenchError
 from bench.payloads import CALLS
 from bench.processes import configured, upstream

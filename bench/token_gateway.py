@@ -18,7 +18,7 @@ import uvloop
 
 from accredit.base.clock import unix_seconds
 from accredit.keys import load_token_key, make_token_key, write_token_key
-from accredit.tokens import SessionGrant, issue_session_token
+from accredit.tokens.issued import SessionGrant, issue_session_token
 from bench.authorization import PARAMS, Upstream, post_all
 from bench.processes import configured
 from bench.procfs import cpu_seconds

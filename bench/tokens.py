@@ -18,7 +18,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from accredit.tokens import Issuer, TokenVerifier, read_key_set
+from accredit.tokens.key_sets import read_key_set
+from accredit.tokens.verify import Issuer, TokenVerifier
 
 FULL_SAMPLES, QUICK_SAMPLES = 1_000, 200
 ISSUER, AUDIENCE, KID = "https://issuer.example", "http://127.0.0.1:8484/mcp", "key-1"

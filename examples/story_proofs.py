@@ -12,7 +12,7 @@ from mcp.types import CallToolResult
 from accredit.base.clock import unix_seconds
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.errors import ProofRefused
-from accredit.policy import guarded_call_from_values
+from accredit.policy.guarded_call import guarded_call_from_values
 from stage import ACCREDIT, HERE, NO, YES, accredit, raw_call, say
 
 GATEWAY_ID = "mail-gateway"

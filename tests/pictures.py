@@ -26,7 +26,7 @@ from accredit.consent.call import CallTerms
 from accredit.console.names import set_name
 from accredit.gateway.settings import RecordSettings
 from accredit.keys import PrivateKeyFile, log_signer, make_key, write_key
-from accredit.policy import Catalog, Entry
+from accredit.policy.catalog import Catalog, Entry
 from accredit.ratify import DelegationCert, Grant, issue_delegation
 from accredit.ratify.constraints import MaxRate
 

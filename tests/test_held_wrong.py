@@ -33,7 +33,8 @@ from accredit.ratify import (
 from accredit.ratify.extras.transactions import ReceiptResult
 from accredit.rounds import input_response
 from accredit.server import ProofGuard, TokenRules, TrustedIssuer, require
-from accredit.tokens import Issuer, UnverifiedToken, VerifiedToken, check_tool
+from accredit.tokens.claims import VerifiedToken
+from accredit.tokens.verify import Issuer, UnverifiedToken, check_tool
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs/reference"

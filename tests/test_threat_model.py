@@ -1,5 +1,6 @@
 """The pages that promise something name the tests that show it: they exist, and no promise is without one."""
 
+import functools
 import re
 from pathlib import Path
 
@@ -11,11 +12,12 @@ PAGES = sorted(
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     if re.search(r"`test_\w+`", page.read_text("utf-8"))
 )
-DEFINED = {
-    name
-    for file in (ROOT / "tests").rglob("test_*.py")
-    for name in re.findall(r"def (test_\w+)", file.read_text("utf-8"))
-}
+
+
+@functools.cache
+def defined() -> frozenset[str]:
+    files = (ROOT / "tests").rglob("test_*.py")
+    return frozenset(name for file in files for name in re.findall(r"def (test_\w+)", file.read_text("utf-8")))
 
 
 def shown_in(text: str) -> set[str]:
@@ -25,7 +27,7 @@ def shown_in(text: str) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_test_that_a_page_names_exists(page: Path) -> None:
     named = shown_in(page.read_text("utf-8"))
-    assert named <= DEFINED, named - DEFINED
+    assert named <= defined(), named - defined()
 
 
 def test_each_promise_of_security_is_shown_by_a_test() -> None:

@@ -7,8 +7,8 @@ Some errors can't be handled by any part of a command: too little memory, a fold
 deep for Python. They end the command with two lines, and the exit code for wrong use (2). Other errors are defects, and
 show where they were raised. Tests call what `main` calls, so they see every error.
 
-If `accredit doctor` has abandoned looks, the process ends at once, without Python's own end: that would take the
-libraries away under the threads of these looks, and the process would die of it (SIGSEGV) instead of its exit code.
+If `accredit doctor` has abandoned looks, their threads still run. Then the process ends at once, without Python's own
+clean-up: that would unload libraries which these threads use, and end the process by SIGSEGV without its exit code.
 """
 
 import contextlib

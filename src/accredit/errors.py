@@ -76,7 +76,8 @@ def one_line(text: str) -> str:
 
 
 class AccreditError(Exception):
-    """The root of the tree. `server` names the one of several servers that it is about, where that is known."""
+    """The base of all errors here. If the gateway has several servers, `server` names the one that the error is about,
+    or is "" if that is unknown."""
 
     server = ""
 

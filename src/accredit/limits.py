@@ -94,6 +94,9 @@ BUSY_RETRY_SECONDS = 1
 
 # --- the upstream HTTP client -----------------------------------------------------------------------
 
+MAX_PORT = 65_535
+"""The highest port of TCP (RFC 9293 section 3.1). A socket raises `OverflowError` for a higher one."""
+
 MAX_INTERIM_ANSWERS = 8
 """How many answers with a status below 200 may come before the real one. One or two are usual (100, 103). All else that
 is fetched has the same bound."""

@@ -13,7 +13,10 @@ from msgspec import Struct
 from accredit.attest import CallDecision, Outcome
 from accredit.limits import USE_MARKS
 from accredit.ratify.challenges import IssuedChallenge
-from accredit.tokens import AccessToken, Claims, Issuer, KeySet, SubjectToken
+from accredit.tokens.access import AccessToken, SubjectToken
+from accredit.tokens.claims import Claims
+from accredit.tokens.key_sets import KeySet
+from accredit.tokens.verify import Issuer
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -129,8 +132,8 @@ class TaskStore(Protocol):
         """Remember a task until `keep_until`, and return it. If its key is known, change nothing, and return the task
         that has this key.
 
-        Raises `StoreUnavailable` also if there is no room, in all or for this owner. Raises `ClockSetBack` if the task
-        of this key may have been forgotten when the clock was ahead.
+        Raises `StoreUnavailable` also if there is no room, in all or for this owner. Raises `ClockSetBack` if a clock
+        that was ahead may have made the store forget this key's task.
         """
         ...
 
@@ -234,8 +237,8 @@ class DoorStore(Protocol):
     """
 
     async def register(self, client_id: str, document: bytes, *, ends: int, now: int) -> None:
-        """Keep a client's document until `ends`, and as long as it has a grant. If there is no room, the document that
-        ends first is dropped, of those to which nobody has consented."""
+        """Keep a client's document until `ends`, or longer while it has a grant. If there is no room, the document
+        without a consent that ends first is dropped."""
         ...
 
     async def registered(self, client_id: str, *, now: int) -> bytes | None:

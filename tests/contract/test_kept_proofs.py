@@ -15,8 +15,8 @@ from accredit.attest import CallRecord, RecordedAuthority, sha256_hex
 from accredit.attest.canonical import KeptProof, decode_proof, hold_left, kept_proof
 from accredit.gateway.settings import RecordSettings
 from accredit.limits import CLOCK_BACK_SECONDS, SESSION_ID_SECONDS
-from accredit.policy import GuardedCall
 from accredit.policy.evidence import Auditor, Evidence
+from accredit.policy.guarded_call import GuardedCall
 from accredit.stores.audit_log.pruning import prune
 from accredit.stores.postgres.log_pruning import prune as prune_database
 

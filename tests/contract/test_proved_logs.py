@@ -19,8 +19,8 @@ from tests.world.running import run
 
 from accredit.attest import CallDecision, Fault
 from accredit.limits import MAX_PROOF_BUNDLE_BYTES
-from accredit.policy import GuardedCall
 from accredit.policy.evidence import Auditor
+from accredit.policy.guarded_call import GuardedCall
 from accredit.ratify import HybridPublicKey
 from accredit.stores.audit_log.proving import Judge, Proofs
 from accredit.stores.audit_log.verifying import Verifiers

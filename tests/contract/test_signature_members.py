@@ -19,7 +19,8 @@ from tests.world.signed_log import configure, record, verified
 from accredit.attest import Envelope, LogReport, Signature, Stored, decode_envelope, encode_envelope, verify_envelope
 from accredit.attest.dsse import MAX_SIGNATURE_MEMBERS_BYTES
 from accredit.cli import main
-from accredit.config import build_records, load
+from accredit.config.attest import build_records
+from accredit.config.load import load
 from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
 from accredit.keys import make_key, write_key
 from accredit.keys.record_signers import load_record_key, load_record_signer

@@ -32,7 +32,7 @@ from accredit.errors import FrameError
 from accredit.jsonrpc.sse import SseParser
 from accredit.keys import SigningKey
 from accredit.limits import MAX_ANSWER_BYTES
-from accredit.policy import guarded_call_from_values
+from accredit.policy.guarded_call import guarded_call_from_values
 from accredit.ratify import decode_proof_bundle
 
 URL = "http://stranger.example/mcp"

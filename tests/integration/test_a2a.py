@@ -22,7 +22,7 @@ from accredit.gateway.front.a2a_relay import MAX_TASK_PAGES
 from accredit.gateway.settings import AgentSettings, RecordSettings
 from accredit.keys import write_key
 from accredit.limits import MAX_TASKS_PER_OWNER
-from accredit.policy import Catalog, Entry
+from accredit.policy.catalog import Catalog, Entry
 from accredit.policy.drill import DRILL, DRILL_SCOPE
 from accredit.policy.tasks import Owner
 from accredit.ports import Task

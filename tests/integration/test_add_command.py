@@ -15,7 +15,8 @@ from tests.world.command import Serving, accredit, environment
 from tests.world.raw_server import PATIENCE
 from tests.world.warm import Warm, python
 
-from accredit.config import build_pins, load, read_lock_file
+from accredit.config.load import load
+from accredit.config.pins import build_pins, read_lock_file
 from accredit.config.renaming import means_renamed
 from accredit.config.servers import views
 

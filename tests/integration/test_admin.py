@@ -1,6 +1,7 @@
 """The admin listener of the real command: who may ask, what is told, and whether it counts all workers."""
 
 import http.client
+import json
 import os
 import re
 import resource
@@ -88,6 +89,20 @@ def test_who_asks_for_something_else_or_under_a_name_that_is_not_ours_is_refused
         assert get(port, "/healthz", "DELETE")[0] == 405
         for path in ("/", "/mcp", "/metrics/", "/sse"):
             assert get(port, path)[0] == 404
+
+
+@pytest.mark.holds("gateway/front/health", "names", "details")
+def test_why_a_part_does_not_work_is_told_to_the_operator_and_to_no_stranger(tmp_path: Path) -> None:
+    with Serving(*configure(tmp_path, ADMIN), folder=tmp_path) as gateway:
+        configure(tmp_path, ADMIN + "[gateway]\nprt = 1\n")
+        assert accredit("reload", folder=tmp_path).returncode == 1
+        told = json.loads(get(admin_port(gateway), "/readyz?scope=gateway")[1])
+        assert told["reload"] is False
+        assert f"gateway.prt ({tmp_path / 'accredit.toml'})" in told["reload_problem"]
+        strangers = get(gateway.port, "/readyz?scope=gateway")[1]
+        assert json.loads(strangers)["reload"] is False
+        assert "prt" not in strangers
+        assert "_problem" not in strangers
 
 
 @pytest.mark.holds("app/admin", "bounds")

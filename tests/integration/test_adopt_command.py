@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -234,17 +235,21 @@ def test_at_a_terminal_a_person_says_the_value_that_the_host_asked_for(home: Hom
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("made", "why"),
     [
-        ('{"mcpServers": {"a": {"command": "cat"}, "a": {"command": "cat"}}}', "twice"),
-        ('{"mcpServers": [1]}', "something else than servers"),
-        ("{", "no JSON"),
-        ("\ufeff{}", "byte order mark"),
-        (json.dumps({"mcpServers": {f"n{each}": {"command": "cat"} for each in range(10_000)}}), "10000 servers"),
-        (json.dumps({"mcpServers": {"a": {"command": "x" * 9_000_000}}}), "more than"),
+        (lambda: '{"mcpServers": {"a": {"command": "cat"}, "a": {"command": "cat"}}}', "twice"),
+        (lambda: '{"mcpServers": [1]}', "something else than servers"),
+        (lambda: "{", "no JSON"),
+        (lambda: "\ufeff{}", "byte order mark"),
+        (
+            lambda: json.dumps({"mcpServers": {f"n{each}": {"command": "cat"} for each in range(10_000)}}),
+            "10000 servers",
+        ),
+        (lambda: json.dumps({"mcpServers": {"a": {"command": "x" * 9_000_000}}}), "more than"),
     ],
 )
-def test_a_hostile_file_is_not_touched(text: str, why: str, home: Home) -> None:
+def test_a_hostile_file_is_not_touched(made: Callable[[], str], why: str, home: Home) -> None:
+    text = made()
     home.cursor.write_text(text)
     refused = home.adopt()
     assert (refused.returncode, why in refused.stderr) == (2, True), refused.stderr[:500]

@@ -15,7 +15,8 @@ from tests.world.scripted_desk import ScriptedDesk, allows, says, waits
 from tests.world.warm import python
 
 from accredit.consent.asks import Ask
-from accredit.pins import Definitions, write_lock
+from accredit.pins.definitions import Definitions
+from accredit.pins.lock import write_lock
 
 pytestmark = [
     pytest.mark.slow,

@@ -15,7 +15,7 @@ from tests.world.routes import ROUTES, Route
 
 from accredit.base.clock import unix_seconds
 from accredit.jsonrpc.methods import Era
-from accredit.policy import Entry
+from accredit.policy.catalog import Entry
 from accredit.policy.passing import AUTHORIZATION
 from accredit.ratify import issue_revocation_list
 from accredit.ratify.constraints import MaxAmount, MaxRate

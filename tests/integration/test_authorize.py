@@ -33,7 +33,7 @@ from accredit.gateway import create_app
 from accredit.gateway.app import Gateway
 from accredit.gateway.settings import AUTHORIZE_PATH, GatewaySettings, IdentitySettings, RecordSettings, TokenSettings
 from accredit.keys import make_token_key
-from accredit.policy import Catalog, Entry
+from accredit.policy.catalog import Catalog, Entry
 from accredit.policy.evidence import Auditor
 from accredit.policy.quotas import Quota, Quotas
 from accredit.policy.replaying import ReplayConfiguration, Replayer, ServerTerms
@@ -302,6 +302,10 @@ async def test_the_record_proves_who_signed__to_whoever_says_what_was_asked_for(
     people = {TRUST.owner.public_key: "Owner"}
     for said, verified in ((target, True), (None, None), ("/messages/8", None)):
         found = Auditor(people, target=said).judge(statement, certificates, proof)
+        assert found is not None
+        assert (found.allowed.verified, found.signed.verified) == (True, verified), found
+    for said, verified in ((target, True), (None, None), ("/messages/8", False)):
+        found = Auditor(people, target=said, one_call=True).judge(statement, certificates, proof)
         assert found is not None
         assert (found.allowed.verified, found.signed.verified) == (True, verified), found
     other = Statement(replace(record, call=replace(record.call, protocol="http")), statement.sha256, statement.version)

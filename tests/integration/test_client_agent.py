@@ -22,7 +22,7 @@ from accredit.client import AccreditedClient, ProofPresenter
 from accredit.errors import ProofRefused
 from accredit.gateway import create_app
 from accredit.gateway.settings import StdioUpstream
-from accredit.policy import Catalog, Entry
+from accredit.policy.catalog import Catalog, Entry
 from accredit.stores import MemoryStore, RevocationLists
 
 pytestmark = pytest.mark.holds("client/session")

@@ -300,7 +300,10 @@ def test_a_gateway_that_is_down_is_an_error_for_each_request__and_is_found_when_
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("ftp://x",), "not an http or https URL"),
+        *(
+            ((url,), f"{url} is not an http or https URL")
+            for url in ("ftp://x", "http://", "http://127.0.0.1:x/mcp", "http://127.0.0.1:99999/mcp", "http://[::1/mcp")
+        ),
         (
             ("http://127.0.0.1:1/mcp", "--key", "agent.key"),
             "--key is of no use without --delegation, as no desk has run",

@@ -28,7 +28,9 @@ from accredit.gateway.recording import early_refusals as early_refusals
 from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.methods import Era
 from accredit.ports import Records
-from accredit.tokens import Claims, Issuer, KeySet
+from accredit.tokens.claims import Claims
+from accredit.tokens.key_sets import KeySet
+from accredit.tokens.verify import Issuer
 
 pytestmark = pytest.mark.slow
 

@@ -193,6 +193,20 @@ def test_the_how_to_for_kubernetes_gives_a_gateway_that_runs_as_its_pod_may(
         check_served(serving, container, admin, mine)
 
 
+@pytest.mark.parametrize("overlay", ["base", "sqlite"])
+def test_the_how_to_for_kubernetes_puts_the_key_of_identity_tokens_into_the_pods(overlay: str, tmp_path: Path) -> None:
+    shutil.copytree(DEPLOY / "kubernetes", tmp_path / "kubernetes")
+    (mine := tmp_path / "kubernetes/mine").mkdir()
+    for name in ("accredit.toml", "accredit.lock"):
+        (mine / name).touch()
+    kustomization, patch = [body for kind, body in page("kubernetes.md") if kind == "yaml"]
+    (mine / "kustomization.yaml").write_text((kustomization + patch).replace("../base", f"../{overlay}"), "utf-8")
+    volume, *_ = kustomized(str(mine))["Deployment"]["spec"]["template"]["spec"]["volumes"]
+    keys = next(source["secret"] for source in volume["projected"]["sources"] if "secret" in source)
+    assert keys["name"] == "accredit-keys"
+    assert keys["items"][-1] == {"key": "identity.key", "path": "identity.key"}
+
+
 def test_the_how_to_for_systemd_gives_a_gateway_that_runs_as_its_unit_may(
     mail: str, root: Path, tmp_path: Path
 ) -> None:
@@ -289,7 +303,7 @@ def kubernetes_page(overlay: str) -> tuple[str, str, str, str]:
     `sqlite`, too."""
     blocks = page("kubernetes.md")
     _, ours, secrets, *_ = [body for kind, body in blocks if kind == "console"]
-    (sections,), (kustomization,) = ([body for kind, body in blocks if kind == wanted] for wanted in ("toml", "yaml"))
+    (sections,), (kustomization, _) = ([body for kind, body in blocks if kind == wanted] for wanted in ("toml", "yaml"))
     if overlay == "sqlite":
         ours, secrets = ours.replace("cluster.keys", "rounds.keys"), secrets.replace("cluster.keys", "rounds.keys")
         secrets = secrets.replace(" --from-file=db.password", "")

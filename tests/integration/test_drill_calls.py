@@ -24,8 +24,11 @@ from accredit.ops.drill_calls import Drill, DrilledCall, DrillParties
 from accredit.ops.drill_roads import Endpoint, McpRoad
 from accredit.policy.drill import DRILL, SENSITIVE_DRILL
 from accredit.stores import MemoryStore, RevocationLists
-from accredit.telemetry import Telemetry
-from accredit.tokens import Issuer, Source, public_jwk, read_key_set
+from accredit.telemetry.operations import Telemetry
+from accredit.tokens.carried import Source
+from accredit.tokens.issued import public_jwk
+from accredit.tokens.key_sets import read_key_set
+from accredit.tokens.verify import Issuer
 
 pytestmark = [pytest.mark.holds("ops/drill_calls"), pytest.mark.holds("ops/drill_agents")]
 NOBODY = HttpUpstream("http://127.0.0.1:1/mcp")

@@ -9,7 +9,7 @@ import pytest
 from tests.world.command import Serving, accredit
 
 from accredit.base.clock import unix_seconds
-from accredit.config import load
+from accredit.config.load import load
 from accredit.keys import KeyKind, make_key, make_token_key, write_key, write_token_key
 from accredit.ops.doctor.production.stored import drill_found
 from accredit.ops.log_place import own_keys

@@ -15,7 +15,7 @@ from tests.world.many_servers import Several
 from tests.world.recorded import calls_of, records_at
 from tests.world.routes import ROUTES, Route
 
-from accredit.pins import Pins
+from accredit.pins.definitions import Pins
 from accredit.policy.drill import DRILL, DRILL_SCOPE, SENSITIVE_DRILL
 from accredit.policy.quotas import Quota, Quotas
 

@@ -18,7 +18,7 @@ from tests.world.running import RunningGateway
 import accredit.server
 import accredit.server.fastmcp
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
-from accredit.policy import Catalog, Entry
+from accredit.policy.catalog import Catalog, Entry
 from accredit.rounds import elicit, input_required, with_input_required
 from accredit.server import ProofGuard, current_dropped_keys, drop_unreadable_answers, require
 from accredit.stores import MemoryStore, RevocationLists

@@ -22,7 +22,7 @@ from tests.world.up import Newcomer, Up
 from tests.world.warm import path
 
 from accredit import __main__ as entry
-from accredit.config import load
+from accredit.config.load import load
 from accredit.config.servers import endpoints
 from accredit.hosts.table import HOSTS, Places
 from accredit.keys import lock_key, make_key, write_key

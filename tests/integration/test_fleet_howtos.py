@@ -23,6 +23,10 @@ BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 SECTION = re.compile(r"^\[[^\[\]]+\]\n(?:(?!\[).*\n)*", re.MULTILINE)
 URL = re.compile(r"postgresql://(\w+)@[\w.,]*example\.org/accredit")
 PASSWORD = "long-and-random"
+RIGHTS = """
+SELECT relname AS name, relacl::text FROM pg_class WHERE relnamespace = 'public'::regnamespace
+UNION ALL SELECT proname, proacl::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+ORDER BY name"""
 PATIENT = shlex.join(["env", *(f"{name}={value}" for name, value in EVERYWHERE.items()), *COMMAND])
 
 
@@ -35,7 +39,7 @@ class Hosts:
     """Addresses of this machine in place of those of a page, and a shell in which its commands find PostgreSQL."""
 
     def __init__(self, servers: Cluster, database: str, free_port: Callable[[], int]) -> None:
-        self._folder, self._database = servers.folder, database
+        self._folder, self.database = servers.folder, database
         self.server, self.balancer, *self.gateways = (free_port() for _ in range(4))
         path = f"{need_postgres()}{os.pathsep}{surroundings()['PATH']}"
         self._environment = {"PATH": path, "PGHOST": str(servers.folder), "PGUSER": "boss", "PGPASSWORD": PASSWORD}
@@ -43,10 +47,10 @@ class Hosts:
     def told(self, text: str) -> str:
         """A block of a page with the addresses of this machine."""
         text = URL.sub(lambda url: f"postgresql://{url[1].replace('postgres', 'boss')}@/DB?host={self._folder}", text)
-        text = text.replace("postgresql://boss@/DB?", f"postgresql://boss@/{self._database}?")
-        text = text.replace("postgresql://gw@/DB?", f"postgresql://gw@/{self._database}?")
-        text = re.sub(r"^createdb accredit$", f"createdb {self._database}", text, flags=re.MULTILINE)
-        text = re.sub(r"(?<=psql )accredit|(?<=ON DATABASE )accredit", self._database, text)
+        text = text.replace("postgresql://boss@/DB?", f"postgresql://boss@/{self.database}?")
+        text = text.replace("postgresql://gw@/DB?", f"postgresql://gw@/{self.database}?")
+        text = re.sub(r"^createdb accredit$", f"createdb {self.database}", text, flags=re.MULTILINE)
+        text = re.sub(r"(?<=psql )accredit|(?<=ON DATABASE )accredit", self.database, text)
         text = re.sub(r"bind :443 .*", f"bind 127.0.0.1:{self.balancer}", text)
         for address, here in (
             ("10.0.0.5:9000", self.server),
@@ -71,7 +75,7 @@ class Hosts:
 
     def writers(self) -> int:
         """How many processes have written records."""
-        ((count,),) = cluster().run("SELECT count(*) FROM log_writers WHERE records > 0", database=self._database)
+        ((count,),) = cluster().run("SELECT count(*) FROM log_writers WHERE records > 0", database=self.database)
         return count
 
     def _typed(self, command: str, folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -194,7 +198,7 @@ def test_the_how_to_on_backups_does_what_it_says__no_proof_is_taken_for_a_while_
     hosts: Hosts, free_port: Callable[[], int], tmp_path: Path
 ) -> None:
     need_postgres()
-    _, database, restore = [body for kind, body in blocks("backup-and-restore.md") if kind == "console"]
+    _, database, _, restore = [body for kind, body in blocks("backup-and-restore.md") if kind == "console"]
     mail = f"{sys.executable} {ROOT}/examples/mail_server.py --port {hosts.server}"
     with running(mail, "Uvicorn running", tmp_path):
         (one, _), (serve, agent, _) = fleet(hosts, tmp_path)
@@ -214,3 +218,23 @@ def test_the_how_to_on_backups_does_what_it_says__no_proof_is_taken_for_a_while_
         without_drain(one)
         with running(patient(serve), "listening on", one):
             assert "store_unavailable" in found.refused(call, tmp_path / "fleet")
+
+
+def test_the_how_to_on_backups_does_what_it_says__a_new_server_gets_the_tables_and_each_roles_rights(
+    hosts: Hosts, free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    programs = need_postgres()
+    setup = next(body for kind, body in blocks("two-gateways.md") if kind == "console")
+    hosts.run(setup, tmp_path)
+    _, database, roles, restore = [body for kind, body in blocks("backup-and-restore.md") if kind == "console"]
+    dump, _ = database.splitlines()
+    hosts.run(dump, tmp_path)
+    anew = Cluster(programs)
+    try:
+        found = Hosts(anew, hosts.database, free_port)
+        found.run(roles, tmp_path)
+        *commands, _ = restore.splitlines()  # the last one compares records with a checkpoint, as on the same server
+        assert "which is current" in found.run("\n".join(commands), tmp_path)
+        assert anew.run(RIGHTS, database=hosts.database) == cluster().run(RIGHTS, database=hosts.database)
+    finally:
+        anew.close()

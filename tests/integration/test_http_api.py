@@ -35,7 +35,7 @@ from accredit.gateway.settings import ApiUpstream, HttpUpstream, RecordSettings
 from accredit.http_api.routes import RouteTable
 from accredit.jsonrpc.objects import MAX_MEMBERS
 from accredit.keys import write_key
-from accredit.policy import Catalog
+from accredit.policy.catalog import Catalog
 from accredit.policy.suggesting import Deployment, Suggester
 from accredit.ratify.constraints import MaxAmount
 from accredit.stores import MemoryStore
@@ -355,6 +355,21 @@ async def test_bodies_and_heads_are_bounded__and_a_proof_may_be_long() -> None:
         assert (status, problem(told)["error"]) == (403, "ratify_invalid")
         assert (await at.raw("GET /other", long))[0] in (0, 400)
         assert (await at.raw(f"GET {PATH}/messages", ("Ratify-Proof", "a" * 250_000)))[0] in (0, 431)
+
+
+@pytest.mark.holds("gateway/front/api_relay", "outcome")
+async def test_an_answer_that_says_that_it_is_too_large_is_refused__and_that_is_on_record(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"record": RecordSettings("mail-gateway"), "max_response_bytes": 100}
+    async with Log(tmp_path / "log.db") as log, scene(records=log.port, **given) as at:
+        for size, status in ((100, 200), (101, 502)):
+            got, text = await at.send("POST", "/messages/7/send", scope="email:send", body=b"a" * size)
+            assert got == status
+        assert "application/problem+json" in text
+        assert "the answer is larger than 100 bytes" in text
+        assert "aaa" not in text
+        assert len(at.api.seen) == 2
+    outcomes = [each.outcome for each in records_in(tmp_path / "log.db") if each.outcome is not None]
+    assert [each.status for each in outcomes] == ["ok", "upstream_invalid"]
 
 
 @pytest.mark.holds("gateway/front/api_relay", "outcome")

@@ -21,7 +21,7 @@ from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.settings import IdentitySettings
 from accredit.jsonrpc.methods import Era
 from accredit.keys import make_token_key
-from accredit.policy import Catalog, Entry
+from accredit.policy.catalog import Catalog, Entry
 from accredit.stores import MemoryStore, RevocationLists
 
 pytestmark = pytest.mark.holds("tokens/issued")

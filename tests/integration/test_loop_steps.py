@@ -36,7 +36,6 @@ PROMISED = 0.1
 FACTOR = 5
 """For a machine that is slow and does much else."""
 
-NOTE = json.dumps({"jsonrpc": "2.0", "method": "notifications/x", "params": {"_meta": {MARKS * 100_000: 1}}})
 GUARDS = {"off": (False, False), "proofs": (True, False), "tokens": (False, True), "both": (True, True)}
 DOOR = "a front door"
 
@@ -115,7 +114,8 @@ def test_no_body_of_a_stranger_blocks_the_loop(guard: str, tmp_path: Path) -> No
     everything = bodies().keys()
     names = {"both": everything, "off": everything - REFUSED_UNREAD}.get(guard, FURTHER)
     told = {name: [Told("POST", headers(None), bodies()[name].encode())] for name in names}
-    told["a notification"] = [Told("POST", headers(None), NOTE.encode())]
+    note = json.dumps({"jsonrpc": "2.0", "method": "notifications/x", "params": {"_meta": {MARKS * 100_000: 1}}})
+    told["a notification"] = [Told("POST", headers(None), note.encode())]
     steps = longest(guard, tmp_path / "log.db", told)
     assert {name: step for name, step in steps.items() if step > FACTOR * PROMISED} == {}
 

@@ -26,7 +26,7 @@ from accredit.gateway.app import Gateway, create_app
 from accredit.gateway.merging import merged_settings
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.limits import MAX_SPLIT_BYTES
-from accredit.pins import Pins
+from accredit.pins.definitions import Pins
 from accredit.stores import MemoryStore, RevocationLists
 
 pytestmark = pytest.mark.slow

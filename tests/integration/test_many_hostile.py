@@ -25,7 +25,7 @@ from accredit.gateway import Gateway, GatewaySettings, HttpUpstream, StdioUpstre
 from accredit.gateway.merging import merged_settings
 from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.methods import Era
-from accredit.policy import Catalog, Entry
+from accredit.policy.catalog import Catalog, Entry
 from accredit.stores import MemoryStore, RevocationLists
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("gateway/server")]

@@ -12,7 +12,7 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import RawServer, until
 from tests.world.warm import python
 
-from accredit.config import read_lock_file
+from accredit.config.pins import read_lock_file
 
 pytestmark = pytest.mark.slow
 

@@ -22,12 +22,13 @@ from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, creat
 from accredit.gateway.merging import merged_settings
 from accredit.gateway.settings import ProofSettings
 from accredit.jsonrpc.methods import Era
-from accredit.policy import Catalog, Entry, Policy
+from accredit.policy.catalog import Catalog, Entry
+from accredit.policy.decision import Policy
 from accredit.ratify import CertificateCache
 from accredit.stores import MemoryStore, RevocationLists
-from accredit.telemetry import Telemetry
 from accredit.telemetry.board import MAX_SERIES
 from accredit.telemetry.families import DECISIONS, FAMILIES, SERVER_SECONDS, STORE_SECONDS
+from accredit.telemetry.operations import Telemetry
 
 pytestmark = [
     pytest.mark.holds("gateway/upstream/measured"),

@@ -30,7 +30,8 @@ from tests.world.siege import HONEST, TOOL
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.jsonrpc.methods import Era
 from accredit.keys import write_key
-from accredit.pins import Definition, Definitions, digest_of, write_lock
+from accredit.pins.definitions import Definition, Definitions, digest_of
+from accredit.pins.lock import write_lock
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from tests.world.command import Serving, accredit, environment, wait_until
 from tests.world.raw_server import PATIENCE
 from tests.world.warm import python
 
-from accredit.config import read_lock_file
+from accredit.config.pins import read_lock_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("config/build")]
 

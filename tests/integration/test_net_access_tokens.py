@@ -24,7 +24,7 @@ from accredit.net.access_tokens import (
     MAX_ACCESS_TOKEN_SECONDS,
 )
 from accredit.net.token_endpoint import MAX_TOKEN_ANSWER_BYTES
-from accredit.tokens import AccessGrant, SubjectToken, subject_key
+from accredit.tokens.access import AccessGrant, SubjectToken, subject_key
 
 pytestmark = [pytest.mark.holds("net/access_tokens"), pytest.mark.holds("net/token_endpoint")]
 

@@ -19,8 +19,9 @@ from accredit.net.introspection import (
     UNKNOWN_TOKENS,
     UNKNOWN_TOKENS_PER_SECOND,
 )
-from accredit.tokens import Claims, Introspection, Issuer
-from accredit.tokens.introspection import INTROSPECTED_SECONDS
+from accredit.tokens.claims import Claims
+from accredit.tokens.introspection import INTROSPECTED_SECONDS, Introspection
+from accredit.tokens.verify import Issuer
 
 pytestmark = pytest.mark.holds("net/introspection")
 

@@ -31,7 +31,9 @@ from accredit.net.fetch import (
     trust,
 )
 from accredit.net.key_sets import KEYS_FRESH_SECONDS, KEYS_REFETCH_SECONDS, KEYS_RETRY_SECONDS, KEYS_STALE_SECONDS
-from accredit.tokens import Issuer, TokenVerifier, VerifiedToken, read_key_set
+from accredit.tokens.claims import VerifiedToken
+from accredit.tokens.key_sets import read_key_set
+from accredit.tokens.verify import Issuer, TokenVerifier
 
 pytestmark = [pytest.mark.holds("net/fetch"), pytest.mark.holds("net/key_sets")]
 
@@ -643,3 +645,8 @@ async def test_each_answer_on_a_connection_may_have_interim_responses_before_it_
             async with client.stream("GET", server.url) as response:
                 assert await read_body(response, 1_000) == whole
         assert server.accepted == 1
+
+
+async def test_a_port_that_there_is_none_is_no_answer() -> None:
+    with pytest.raises(KeySetError, match="a port that there is none"):
+        await fetch("http://127.0.0.1:99999/keys", max_bytes=100, timeout=PATIENCE)

@@ -18,7 +18,8 @@ from tests.world.certificates import write_certificate
 from tests.world.decisions import Known, call, with_proof
 from tests.world.raw_server import Connection, RawServer, until
 
-from accredit.config import build_proofs, load
+from accredit.config.load import load
+from accredit.config.proofs import build_proofs
 from accredit.errors import ConfigurationError
 from accredit.keys import make_key, write_key
 from accredit.net.registries import (
@@ -30,8 +31,8 @@ from accredit.net.registries import (
     Registries,
     Registry,
 )
-from accredit.policy import drive
 from accredit.policy.decide import decide
+from accredit.policy.decision import drive
 from accredit.ratify import HybridPrivateKey, HybridPublicKey, present
 from accredit.ratify.extras.registry import MAX_REGISTRY_BYTES, RegistryAnswer
 from accredit.ratify.extras.statements import issue_key_rotation

@@ -20,7 +20,7 @@ from tests.world.routes import ROUTES, Route, messages_of
 
 from accredit.consent.call import CallTerms
 from accredit.gateway.settings import IdentitySettings
-from accredit.policy import Catalog, Entry
+from accredit.policy.catalog import Catalog, Entry
 from accredit.ratify import DelegationCert
 
 pytestmark = [pytest.mark.holds("gateway/admission/pinned_tools"), pytest.mark.holds("gateway/admission/list_edits")]

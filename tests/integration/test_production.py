@@ -11,7 +11,7 @@ import pytest
 from tests.world.certificates import write_certificate
 from tests.world.command import Serving, accredit
 
-from accredit.config import load
+from accredit.config.load import load
 from accredit.keys import make_key, write_key
 from accredit.ops.doctor.engine import Unknown
 from accredit.ops.doctor.production.facts import HealthReport

@@ -14,11 +14,13 @@ import ratify_protocol as published
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.world.authorization import Trust
+from tests.world.http_apis import api_settings, asked_by
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.running import RunningGateway
 
 from accredit.app.admin import AdminApp
-from accredit.config import build_settings, load
+from accredit.config.build import build_settings
+from accredit.config.load import load
 from accredit.errors import ConfigurationError, StoreUnavailable, WireError
 from accredit.gateway import HttpUpstream, create_app
 from accredit.gateway.app import Gateway
@@ -30,7 +32,7 @@ from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.policy.http_binding import MAX_VERIFY_BYTES, read_verify
 from accredit.ratify import HybridPublicKey, derive_id, issue_revocation_list
 from accredit.stores import MemoryStore, RevocationLists
-from accredit.telemetry import Board
+from accredit.telemetry.board import Board
 
 pytestmark = [pytest.mark.holds("policy/http_binding"), pytest.mark.holds("gateway/front/ratify_http")]
 
@@ -198,6 +200,18 @@ async def test_what_can_not_be_read_is_a_400_and_paths_have_one_method() -> None
         assert scopes["version"] == 1
         assert {"meeting:attend", "mcp:tool", "email:send"} <= set(scopes["scopes"])
         assert "meeting:record" not in scopes["wildcards"]["meeting:*"]
+
+
+async def test_a_gateway_that_only_answers_a_proxy_verifies_too_by_the_scopes_of_its_routes() -> None:
+    settings = api_settings(Trust(), asked_by("nginx"), ratify_http="public")
+    async with (
+        RunningGateway(create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))) as running,
+        RawClient(running.port) as client,
+    ):
+        await client.ask("GET", "/v1/ratify/scopes", [])
+        answer = await client.answer()
+    assert answer.status == 200, answer
+    assert {"custom:delete", "custom:admin"} <= set(json.loads(answer.body)["scopes"])
 
 
 @pytest.mark.holds("gateway/front/ratify_http", "rate", "pending")

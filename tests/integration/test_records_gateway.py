@@ -22,7 +22,8 @@ from accredit.gateway import create_app
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings
 from accredit.jsonrpc.methods import Era
 from accredit.keys.record_signers import load_record_key, load_record_signer
-from accredit.policy import Catalog, Entry, Facts
+from accredit.policy.catalog import Catalog, Entry
+from accredit.policy.facts import Facts
 from accredit.ratify.constraints import MaxAmount
 from accredit.stores.audit_log import writer
 

@@ -17,7 +17,8 @@ from tests.world.raw_server import RawServer, until
 from tests.world.recorded import calls_of, records_of
 from tests.world.recorded_load import Load, Upstream, ask, configure, serving, verify
 
-from accredit.config import load, policy_digest
+from accredit.config.digest import policy_digest
+from accredit.config.load import load
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,8 @@ from tests.world.raw_server import RawServer
 from tests.world.reloading import CALL, HEADERS, post, ready, reload, reloaded, told
 from tests.world.warm import python
 
-from accredit.pins import Definitions, read_lock, write_lock
+from accredit.pins.definitions import Definitions
+from accredit.pins.lock import read_lock, write_lock
 
 pytestmark = pytest.mark.slow
 

@@ -32,7 +32,7 @@ from accredit.gateway import Gateway, GatewaySettings, HttpUpstream, StdioUpstre
 from accredit.gateway.merging import merged_settings
 from accredit.gateway.settings import RoundsSettings
 from accredit.jsonrpc.methods import META_SUBSCRIPTION, Era
-from accredit.policy import Catalog, Entry
+from accredit.policy.catalog import Catalog, Entry
 from accredit.stores import MemoryStore, RevocationLists, Tasks
 
 pytestmark = pytest.mark.slow

@@ -32,7 +32,7 @@ from accredit.errors import (
 )
 from accredit.gateway import create_app
 from accredit.gateway.settings import StdioUpstream
-from accredit.policy import Catalog, Entry
+from accredit.policy.catalog import Catalog, Entry
 from accredit.rounds import InputContext, RoundsOptions, accepted_content, elicit, input_required, with_input_required
 from accredit.stores import MemoryStore, RevocationLists
 

@@ -19,7 +19,7 @@ from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.settings import TokenSettings
 from accredit.jsonrpc.methods import Era
 from accredit.net import IssuerKeys
-from accredit.tokens import Issuer
+from accredit.tokens.verify import Issuer
 
 CALL = post(Era.MODERN, "tools/call", {"name": "list_inbox", "arguments": {}})
 

@@ -30,7 +30,7 @@ from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.methods import Era
 from accredit.net import AccessTokens
 from accredit.net.access_tokens import ACCESS_TOKEN_RETRY_SECONDS
-from accredit.tokens import AccessGrant, GrantType
+from accredit.tokens.access import AccessGrant, GrantType
 
 pytestmark = pytest.mark.holds("gateway/upstream/http/sending")
 

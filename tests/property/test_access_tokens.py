@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from accredit.errors import AccessTokenError
 from accredit.limits import MAX_TOKEN_BYTES
-from accredit.tokens import AccessGrant, SubjectToken, error_word, read_access_token
-from accredit.tokens.access import MAX_TOLD_TOKEN_SECONDS
+from accredit.tokens.access import MAX_TOLD_TOKEN_SECONDS, AccessGrant, SubjectToken, error_word, read_access_token
 
 SUBJECT = SubjectToken("caller-s-own-token", b"k")
 _JSON = st.recursive(

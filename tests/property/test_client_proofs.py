@@ -24,7 +24,7 @@ from accredit.errors import ProofRefused, RequestError
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.requests import decode_request
 from accredit.keys import SigningKey
-from accredit.policy import guarded_call_from_values, guarded_call_of
+from accredit.policy.guarded_call import guarded_call_from_values, guarded_call_of
 from accredit.ratify import decode_proof_bundle
 from accredit.refusals import BY_WORD
 

@@ -33,7 +33,7 @@ from accredit.gateway.merging import merged_settings
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings
 from accredit.gateway.upstream.http.client import Answer
 from accredit.jsonrpc.methods import Era
-from accredit.pins import Pins
+from accredit.pins.definitions import Pins
 from accredit.policy.merging import merged_name
 from accredit.policy.quotas import QUOTA_UNITS, Quota, Quotas
 from accredit.ratify import DelegationCert

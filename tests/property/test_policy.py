@@ -26,7 +26,6 @@ from tests.world.decisions import (
 from accredit.errors import ChallengesFull, RequestError, StoreUnavailable, WireError
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.requests import decode_request
-from accredit.policy import GUARDED, LISTS, GuardedCall, guarded_call_of
 from accredit.policy.decision import (
     CountUses,
     IsRevoked,
@@ -36,6 +35,7 @@ from accredit.policy.decision import (
     SpendChallenge,
     TakeUse,
 )
+from accredit.policy.guarded_call import GUARDED, LISTS, GuardedCall, guarded_call_of
 from accredit.ports import Spending
 from accredit.ratify import CertificateCache, decode_proof_bundle, encode_proof_bundle
 

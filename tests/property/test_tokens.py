@@ -13,18 +13,11 @@ from tests.property.texts import mutated, values
 from tests.world.issuer import AUDIENCE, NOW, IssuerKey, claims, key_set_text
 
 from accredit.errors import AmbiguousToken, InvalidToken, KeySetError
-from accredit.tokens import (
-    FoundTokens,
-    Issuer,
-    TokenVerifier,
-    VerifiedToken,
-    challenge,
-    declares_token,
-    find_tokens,
-    read_key_set,
-    read_public_key,
-    without_tokens,
-)
+from accredit.tokens.carried import FoundTokens, declares_token, find_tokens, without_tokens
+from accredit.tokens.challenges import challenge
+from accredit.tokens.claims import VerifiedToken
+from accredit.tokens.key_sets import read_key_set, read_public_key
+from accredit.tokens.verify import Issuer, TokenVerifier
 
 KEY = IssuerKey()
 RSA = IssuerKey("rsa", "PS256")

@@ -8,8 +8,8 @@ import msgspec
 from accredit.a2a.call import call_of, skill_entries
 from accredit.a2a.requests import A2aRequest, read_request
 from accredit.base.steps import at_one_go
-from accredit.policy import Catalog, Entry
 from accredit.policy.agent_call import AgentCall
+from accredit.policy.catalog import Catalog, Entry
 
 VERSIONS = (b"1.0",)
 SCOPE = "email:read"

@@ -14,7 +14,9 @@ from tests.world.delegations import DAY
 from accredit.base.clock import unix_seconds
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, ProofSettings, StdioUpstream
 from accredit.keys import PrivateKeyFile, make_key
-from accredit.policy import Catalog, Entry, Facts, Policy
+from accredit.policy.catalog import Catalog, Entry
+from accredit.policy.decision import Policy
+from accredit.policy.facts import Facts
 from accredit.ratify import (
     CertificateCache,
     DelegationCert,

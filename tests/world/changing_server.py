@@ -17,7 +17,7 @@ from tests.world.honest_server import TOOLS, AnsweringServer, answer_to
 from tests.world.raw_server import Connection, RawRequest
 
 from accredit.base.steps import at_one_go
-from accredit.pins import Definitions, ListReader, Pins, digest_of_text
+from accredit.pins.definitions import Definitions, ListReader, Pins, digest_of_text
 
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 NO_METHOD = {"jsonrpc": "2.0", "error": {"code": -32601, "message": "Method not found"}}

@@ -11,27 +11,23 @@ from msgspec import Raw
 from msgspec.structs import replace
 from tests.unit.ratify.world import HOLDERS, HUMAN, NOW, certificate
 
-from accredit.pins import Pins
-from accredit.policy import (
-    Catalog,
-    Decision,
-    Entry,
-    Facts,
-    GuardedCall,
-    Policy,
-    drive,
-    guarded_call_from_values,
-)
+from accredit.pins.definitions import Pins
+from accredit.policy.catalog import Catalog, Entry
 from accredit.policy.decide import decide
 from accredit.policy.decision import (
     CountUses,
+    Decision,
     IsRevoked,
     IssueChallenge,
     LookAtChallenge,
     Need,
+    Policy,
     SpendChallenge,
     TakeUse,
+    drive,
 )
+from accredit.policy.facts import Facts
+from accredit.policy.guarded_call import GuardedCall, guarded_call_from_values
 from accredit.ports import Spending
 from accredit.ratify import (
     CertificateCache,
@@ -44,7 +40,7 @@ from accredit.ratify import (
     present,
 )
 from accredit.stores import MemoryStore
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 T = TypeVar("T")
 Answer = Callable[[Need], object]

@@ -29,9 +29,9 @@ from accredit.http_api.facts import http_facts
 from accredit.http_api.routes import RouteTable
 from accredit.http_api.wire import encode_proof_header
 from accredit.keys import write_key
-from accredit.policy import Catalog, Entry
+from accredit.policy.catalog import Catalog, Entry
 from accredit.ratify import DelegationCert, encode_proof_bundle, present
-from accredit.telemetry import Board
+from accredit.telemetry.board import Board
 
 NAME = "mail"
 VERIFIER = f"{GATEWAY}/{NAME}"

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from tests.world.raw_server import Connection, Handler, RawRequest, RawServer
 
-from accredit.tokens import Introspection
+from accredit.tokens.introspection import Introspection
 
 AUDIENCE = "http://127.0.0.1:8484/mcp"
 NOW = 1_790_000_000

@@ -13,7 +13,7 @@ from tests.world.tasks_server import TasksServer
 from accredit.gateway import Gateway, GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.merging import merged_settings
 from accredit.gateway.settings import RecordSettings
-from accredit.pins import Pins
+from accredit.pins.definitions import Pins
 from accredit.ports import KeySets, ProofStore, Records
 from accredit.stores import MemoryStore, RevocationLists
 

@@ -11,9 +11,11 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from accredit.telemetry import Board, Metrics, SpanQueue, Telemetry, Tracer
+from accredit.telemetry.board import Board
 from accredit.telemetry.families import CLIENT_SECONDS, SERVER_SECONDS, Family
-from accredit.telemetry.tracing import Span
+from accredit.telemetry.metrics import Metrics
+from accredit.telemetry.operations import Telemetry
+from accredit.telemetry.tracing import Span, SpanQueue, Tracer
 
 Counts = dict[tuple[str, ...], int]
 

@@ -16,7 +16,7 @@ from accredit.gateway.recording.recorder import Recorder
 from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.requests import decode_request
-from accredit.policy import GuardedCall
+from accredit.policy.guarded_call import GuardedCall
 from accredit.ports import Records
 from accredit.stores.audit_log.reading import LogReader
 

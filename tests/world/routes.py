@@ -23,7 +23,7 @@ from accredit.jsonrpc.sse import SseParser
 from accredit.net.client_documents import ClientDocuments
 from accredit.ports import AskStore, DoorStore, KeySets, ProofStore, Records, TaskStore
 from accredit.stores import MemoryStore, RevocationLists
-from accredit.telemetry import Telemetry
+from accredit.telemetry.operations import Telemetry
 
 ROUTES = [f"{kind}-{era.value}" for kind in ("http", "sse", "stdio") for era in ERAS]
 """HTTP to HTTP with JSON and with event streams, HTTP to stdio; both eras."""

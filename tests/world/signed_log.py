@@ -5,9 +5,9 @@ from pathlib import Path
 from tests.world.records import OK, allowed_by_a_person
 from tests.world.running import run
 
-from accredit.app import assemble
+from accredit.app.assemble import assemble
 from accredit.attest import LogReport
-from accredit.config import load
+from accredit.config.load import load
 from accredit.ops.log_place import public_keys
 from accredit.stores.audit_log.reader import LogFile
 

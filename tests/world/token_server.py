@@ -14,7 +14,7 @@ from tests.world.calls import compact, http
 from tests.world.issuer import IssuerKey
 from tests.world.raw_server import Connection, Handler, RawRequest, RawServer
 
-from accredit.tokens import AccessGrant, GrantType
+from accredit.tokens.access import AccessGrant, GrantType
 
 MAIL = "https://mail.example"
 CLIENT, SECRET = "gw:1 é", "s3cret+/=&%: marked"

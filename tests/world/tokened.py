@@ -7,7 +7,8 @@ from tests.world.issuer import AUDIENCE, IssuerKey, claims, key_set_text
 
 from accredit.gateway.settings import TokenSettings
 from accredit.net import IssuerKeys
-from accredit.tokens import Issuer, read_key_set
+from accredit.tokens.key_sets import read_key_set
+from accredit.tokens.verify import Issuer
 
 ISSUER = "https://issuer.example"
 

@@ -6,8 +6,8 @@ that stand twice, in another spelling, or that A2A 1.0 does not have, are not in
 - [frame] An answer is one response of JSON-RPC 2.0 to this request, with a result or an error. An error may have no id.
 - [own-codes] The codes of the decision's refusals (-31099 to -31000) are the gateway's. An agent's error must have
   another one.
-- [result] A result is what the method has (`shapes`); that of a message is a task or a message, that of a stream one
-  task, message or update.
+- [result] A result has its method's type (`shapes`). A message is answered with a task or a message; each event of a
+  stream is a task, a message or an update.
 - [same-task] An answer about a task is about the task that the request names. All events of a stream are about the same
   task. A message in a task belongs to that task, also in a list.
 - [message-alone] A message is the only event of its stream. Nothing follows an error.
@@ -105,7 +105,7 @@ class Answers:
         return type(frame.id) is type(self._id) and frame.id == self._id
 
     def _result(self, result: shapes.AgentObject) -> Judged:
-        """Check whom a result is about ([same-task], [same-context])."""
+        """Check which task and conversation a result is about ([same-task], [same-context])."""
         task, context = "", ""
         if isinstance(result, shapes.SendResult):
             task, context = self._payload(result)

@@ -68,6 +68,6 @@ def skill_entries(entry: Entry, skills: Mapping[str, Entry]) -> dict[str, Entry]
 
 
 def _proof(values: Sequence[bytes]) -> tuple[Raw | None, bool]:
-    """Return the proof, with empty text for what is none, and whether there are two that differ ([one-proof])."""
+    """Return the proof (an empty text if it can't be decoded), and whether there are two that differ ([one-proof])."""
     texts = [decode_proof_header(value) or b"" for value in values]
     return (Raw(texts[0]) if texts else None), len(set(texts)) > 1

@@ -4,7 +4,7 @@
 - [here] It names the gateway's URL and the JSON-RPC interface alone: no other way to the agent, and no tenant.
 - [proof] A security scheme for the proof is added, and every requirement asks for it as well. An extension says what a
   proof is made for, so that authors of clients find it.
-- [unsigned] Its signatures are left out: they are over what the agent wrote.
+- [unsigned] Its signatures are left out: they sign what the agent wrote.
 - [skills] Where a proof comes with the request, the skills are those that it covers. A skill without a scope of its own
   needs what a message without a skill needs.
 - [pushes] It says that the agent pushes only if some address for that is configured.

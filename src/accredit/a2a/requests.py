@@ -6,10 +6,10 @@ In this order, each with the error of JSON-RPC that answers it:
 - [frame] it is one request: `jsonrpc`, `id` (a string or an integer), `method`, `params` and nothing else, each once
   (-32600). A batch is refused;
 - [method] its method is one of A2A 1.0 (-32601), and the header `A2A-Version` is there once, and names 1.0 (-32009);
-- [members] its params are what the method has: no member twice, or twice but for case, none unknown, none in another
-  spelling or form (-32602). A part has one content. What RFC 8785 has no form for is refused. A message's own
+- [members] its params have only the method's members, in the specification's spelling and form, and each once, even if
+  case is ignored (-32602). A part has one content. What RFC 8785 has no form for is refused. A message's own
   `metadata`, or a part's, names no skill: an agent could read it there;
-- [tenant] it names no tenant: nobody makes one here (-32001, as for a task that is not the caller's).
+- [tenant] it names no tenant: there are none here (-32001, as for a task that is not the caller's).
 
 The params are forwarded in their form of RFC 8785, without the proof: the very bytes of which the proof has the digest.
 If `metadata` held nothing but the proof, it is not forwarded either.

@@ -9,7 +9,7 @@ are left out.
 
 `metadata` and other members of free form stay text. They are not read here, except that an object must be one.
 
-Any method but those in `METHODS` does not exist here, those of A2A 0.3 (`message/send`) included.
+A method that is not in `METHODS` does not exist here. That includes those of A2A 0.3 (`message/send`).
 """
 
 from typing import Annotated, Literal, NamedTuple
@@ -126,7 +126,7 @@ class SendParams(Params, frozen=True, kw_only=True):
 
 
 class TaskParams(Params, frozen=True, kw_only=True):
-    """`SubscribeToTaskRequest`, and what is more for others."""
+    """`SubscribeToTaskRequest`. Other requests about a task have more members."""
 
     id: Id
 
@@ -347,7 +347,7 @@ class Interface(AgentObject, frozen=True, kw_only=True):
 
 
 class Card(AgentObject, frozen=True, kw_only=True):
-    """`AgentCard`, without its signatures: they are over what the agent itself has written."""
+    """`AgentCard`, without its signatures: they sign what the agent itself has written."""
 
     name: str
     description: str

@@ -1,8 +1,9 @@
 """The admin listener: `/metrics`, `/healthz` and `/readyz`, for the operator. Runs in the event loop.
 
-It requires no credential. It reveals only which tools and routes are called here, and how often. Where there are HTTP
-APIs, a proxy asks here about their requests (`gateway.front.authorize`, which says who may ask). Any other request is
-refused by the first of these rules that it breaks:
+It requires no credential. It reveals which tools and routes are called here, how often, and why a part of the gateway
+does not work, with names and paths. Where there are HTTP APIs, a proxy asks here about their requests
+(`gateway.front.authorize`, which says who may ask). Any other request is refused by the first of these rules that it
+breaks:
 
 - [bounds] its connections have the same bounds as clients' (`http11`), and there may be only a few. If a proxy asks
   here, there may be many, and a head may hold a proof;
@@ -38,7 +39,7 @@ from accredit.gateway.headers import host_allowed, host_refused, origin_allowed,
 from accredit.gateway.room import Rooms
 from accredit.gateway.settings import AUTHORIZE_PATH
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.telemetry import Board
+from accredit.telemetry.board import Board
 from accredit.telemetry.exposition import CONTENT_TYPE, text_of
 
 MAX_ADMIN_CONNECTIONS = 16
@@ -92,9 +93,7 @@ class AdminApp:
         if origin is not None and not origin_allowed(origin, host, ()):
             raise origin_refused(origin, key="")
         if head.path in (ALIVE, READY):
-            if routes.settings.tokens is not None:
-                exchange.take_credentials()
-            await routes.health.serve(exchange, head.path)
+            await routes.health.serve(exchange, head.path, to_operator=True)
             return
         if head.path.startswith(PREFIX) and routes.settings.ratify_http == "admin" and routes.ratify_http:
             await routes.ratify_http.serve(exchange, head.path)

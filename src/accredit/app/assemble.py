@@ -13,17 +13,12 @@ from accredit.attest import Head, LogSigner
 from accredit.base.clock import unix_seconds
 from accredit.base.deferred import Deferred, load
 from accredit.base.log_events import log_event
-from accredit.config import (
-    Loaded,
-    build_key_sources,
-    build_log_signer,
-    gateway_id,
-    policy_digest,
-    read_public_key,
-    store_of,
-    trusted_log_keys,
-    try_record_signer,
-)
+from accredit.config.attest import build_log_signer, gateway_id, trusted_log_keys, try_record_signer
+from accredit.config.digest import policy_digest
+from accredit.config.load import Loaded
+from accredit.config.proofs import read_public_key
+from accredit.config.store import store_of
+from accredit.config.tokens import build_key_sources
 from accredit.errors import ConfigurationError
 from accredit.gateway.oauth_settings import IdpSettings, PeopleFor
 from accredit.gateway.settings import ProofSettings
@@ -31,7 +26,7 @@ from accredit.gateway.upstream.http.sending import AccessTokensFor
 from accredit.ports import AccessTokens, AskStore, ClientSource, KeySets, People, ProofStore, TaskStore
 from accredit.rounds import KeyRing
 from accredit.stores import open_revocations
-from accredit.tokens import AccessGrant
+from accredit.tokens.access import AccessGrant
 
 if TYPE_CHECKING:  # what a gateway loads only if it has a store, or a log, or asks others for keys and tokens
     from accredit import net

@@ -16,21 +16,12 @@ from typing import NamedTuple
 from accredit.app.assemble import Ports, assemble, renew_ports
 from accredit.app.server import Ending
 from accredit.base.log_events import log_event
-from accredit.config import (
-    Loaded,
-    MonitoringSettings,
-    Values,
-    build_all_settings,
-    build_monitoring,
-    changes,
-    check_exposure,
-    check_fixed,
-    check_no_loop,
-    in_short,
-    load,
-    tls_context,
-    try_record_signer,
-)
+from accredit.config.attest import try_record_signer
+from accredit.config.build import build_all_settings
+from accredit.config.changes import changes, check_fixed, in_short
+from accredit.config.listen import check_exposure, check_no_loop, tls_context
+from accredit.config.load import Loaded, Values, load
+from accredit.config.monitoring import MonitoringSettings, build_monitoring
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings
 from accredit.gateway.settings import RoundsSettings

@@ -251,14 +251,14 @@ class ClientConnection(asyncio.Protocol, ABC):
             self.await_head()
 
     def await_head(self) -> None:
-        """Note that the connection is idle, and start the time for a request's head, unless it runs
+        """Note that the connection is idle, and start the timer for a request's head, unless it already runs
         ([head-timeout])."""
         self._connections.idle[self] = None
         if self not in self._connections.heads:
             self._connections.heads.begin(self, REQUEST_HEAD_SECONDS)
 
     def stop_clock(self) -> None:
-        """Stop the time for a head: what it was for has come."""
+        """Stop the timer for a head: what it waited for has come."""
         self._connections.heads.end(self)
 
     def rest(self) -> None:

@@ -16,13 +16,17 @@ from accredit.app.admin import AdminApp, AdminListener
 from accredit.app.assemble import Ports
 from accredit.app.configured import Configured
 from accredit.app.listener import client_connections, open_listener
-from accredit.config import MonitoringSettings, policy_digest, store_of
+from accredit.config.digest import policy_digest
+from accredit.config.monitoring import MonitoringSettings
+from accredit.config.store import store_of
 from accredit.errors import AccreditError
 from accredit.gateway.app import Gateway
 from accredit.keys import reading
-from accredit.telemetry import Board, Metrics, SpanQueue, Telemetry, Tracer
+from accredit.telemetry.board import Board
 from accredit.telemetry.export import Collector, Exporter
-from accredit.telemetry.tracing import RandomIds
+from accredit.telemetry.metrics import Metrics
+from accredit.telemetry.operations import Telemetry
+from accredit.telemetry.tracing import RandomIds, SpanQueue, Tracer
 
 GAUGES_SECONDS = 5.0
 """How often, in seconds, each worker updates its gauges (measured values, such as the length of a queue). Any worker

@@ -22,7 +22,7 @@ from mcp.types import (
 from accredit.base.text import excerpt
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_KNOWN_TOOLS, MAX_LIST_PAGES
-from accredit.pins import Definition, Definitions
+from accredit.pins.definitions import Definition, Definitions
 
 
 class ServerListing(NamedTuple):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from accredit.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from accredit.config import Values
+    from accredit.config.load import Values
     from accredit.gateway import HttpUpstream, StdioUpstream
 
 MAX_TIMEOUT_SECONDS = 86_400.0
@@ -98,7 +98,7 @@ def values_of(
     timeout: float | None = None,
 ) -> "Values":
     """Return the values that the command line sets, by key. Raises `ConfigurationError`."""
-    from accredit.config import Origin
+    from accredit.config.load import Origin
 
     if url is not None and command is not None:
         raise ConfigurationError(
@@ -116,7 +116,8 @@ def values_of(
 
 def upstream_of(url: str | None, command: list[str] | None, reach: Reach) -> "HttpUpstream | StdioUpstream":
     """Return the server that a URL or a command names, with the options' headers. Raises `ConfigurationError`."""
-    from accredit.config import build_upstream, load_command_line
+    from accredit.config.build import build_upstream
+    from accredit.config.load import load_command_line
 
     if url is None and not command:
         raise ConfigurationError("there is no server to ask", "give its URL, or its command after --")

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, ClassVar, Self, cast
 
 import httpx2
@@ -33,12 +32,13 @@ from accredit.asking.probe import ServerEndpoint, add_access_token, probe_url
 from accredit.asking.reaching import Reach, add_headers
 from accredit.base.log_events import configure_logs, fields_of
 from accredit.base.text import excerpt, one_line
-from accredit.config import Loaded, build_upstream
+from accredit.config.build import build_upstream
+from accredit.config.load import Loaded
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
 from accredit.limits import MAX_QUOTED, MAX_TOOL_LIST_BYTES, SERVER_LISTS_SECONDS
-from accredit.pins import ListReader
+from accredit.pins.definitions import ListReader
 from accredit.terminal.output import tell
 from accredit.terminal.progress import Progress
 
@@ -316,9 +316,7 @@ class _Overheard(logging.Handler):
         _Overheard._entered += 1
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _overhearing.reset(self._token)
         self._logger.removeHandler(self)
         _Overheard._entered -= 1

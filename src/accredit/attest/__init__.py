@@ -14,14 +14,7 @@ from accredit.attest.canonical import (
     result_digest,
     sha256_hex,
 )
-from accredit.attest.dsse import (
-    Envelope,
-    Signature,
-    decode_envelope,
-    encode_envelope,
-    signature_members,
-    signed_bytes,
-)
+from accredit.attest.dsse import Envelope, Signature, decode_envelope, encode_envelope, signature_members, signed_bytes
 from accredit.attest.records import (
     checkpoint_payload,
     decided_again,

@@ -1,5 +1,4 @@
-"""Makes the payloads of a call's records from the gateway's knowledge of the call. No I/O: place and time are
-arguments.
+"""Makes the payloads of a call's records from what the gateway knows. No I/O: time and log position are arguments.
 
 Texts for people are clipped. Nothing else is left out, so data that must not be recorded must not be passed in.
 """

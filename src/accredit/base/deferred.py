@@ -85,7 +85,7 @@ def names_of(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
 
 
 class _Unopened(ModuleType):
-    """A package whose `__init__` has not run. It runs when a name from it is first needed that is not in `_modules`;
+    """A package whose `__init__` has not run. It runs when a name that is not in `_modules` is first needed;
     other threads that need one wait for it."""
 
     _modules: Mapping[str, str] = MappingProxyType({})
@@ -113,7 +113,7 @@ class _Unopened(ModuleType):
 
 def leave_unopened(*names: str, modules: Mapping[str, str] | None = None) -> None:
     """Let submodules of these packages be imported without running the packages' own `__init__`. Name parents first.
-    `modules` says in which submodule a name is that is needed of the package itself.
+    `modules` maps each name that is needed from the package itself to the submodule that has it.
 
     Call it at a program's start, before there are threads. Packages that are loaded already stay as they are.
     """

@@ -2,16 +2,16 @@
 is with a transport and a desk.
 
 Clients of A2A, the official SDK's among them, send over such a client: a challenge comes in an answer, where none of
-their interceptors sees it. So the transport proves, and sends once more what is refused for want of a challenge.
+their interceptors sees it. So the transport adds the proofs, and repeats a request that was refused for lack of one.
 
 - [pinned] A proof is made only for the verifier that the caller named: the gateway's id, a slash, and the agent's name.
   An agent that says it is another one gets none.
 - [own-url] Only requests to the agent's URL are proved, and only those that the gateway would read: of A2A 1.0.
-- [one-scope] A proof is bound to the agent's scope. Without one from the caller, the first message has no proof, and
-  the refusal names the scope. Another one that is named later is not signed for.
+- [one-scope] A proof is bound to the agent's scope. If the caller gave none, the first message has no proof, and the
+  refusal names the scope. If a later refusal names another scope, no proof is made for that one.
 - [all-scopes] A refusal may name all scopes that a skill needs, once. Then a delegation that covers them all is
-  presented, if there is one.
-  A refusal of a request that needs no scope names none: it could be the agent's.
+  presented, if there is one. Scopes in the refusal of a request that needs none are ignored: such requests may reach
+  the agent, which could have written the refusal itself.
 - [challenge] After `ratify_challenge_required` the gateway's challenge is signed.
 - [next-delegation] After a refusal of the delegation itself, the next one that covers the scopes is presented, as in
   calls of MCP. If a challenge was needed, the request is first sent without a proof, for another challenge.
@@ -110,7 +110,7 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
         await self._transport.aclose()
 
     async def _call(self, request: Any) -> AgentCall | None:
-        """Return the call that a request makes, or None if it is none for this agent ([own-url])."""
+        """Return the call that a request makes, or None if no proof is made for it ([own-url])."""
         if request.method != "POST" or str(request.url).rstrip("/") != self._url:
             return None
         body = await request.aread()
@@ -177,7 +177,7 @@ class _Refusal(msgspec.Struct):
 
 
 async def _refusal_in(response: Any) -> ProofRefused | None:
-    """Return the refusal in an answer, or None if it is none. A stream is left unread."""
+    """Return the refusal in an answer, or None if the answer is no refusal. A stream is left unread."""
     if "json" not in response.headers.get("content-type", ""):
         return None
     body: bytes = await response.aread()

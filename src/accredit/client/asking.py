@@ -109,7 +109,7 @@ Say = Callable[[float, float, str], Awaitable[None]]
 
 
 class Allowed(NamedTuple):
-    """The person allows the call by this chain, in the order leaf first."""
+    """The person allows the call by this chain (leaf first)."""
 
     chain: tuple[DelegationCert, ...]
 
@@ -246,8 +246,8 @@ class Asking:
                 desk.close()
 
     async def is_allowed(self, ask: Ask | str, refusal: ProofRefused, say: Say | None = None) -> bool:
-        """Hold a program's call for a person's answer, and return whether they allow it. If they do not, or if there is
-        no ask, and the program is to be told why, raise the refusal with a note that says so."""
+        """Hold a program's call for a person's answer, and return whether they allow it. `ask` may be the reason why
+        nobody is asked. If there is a reason to tell, raise the refusal with it as a note."""
         outcome = ask if isinstance(ask, str) else await self.hold(ask, say)
         if isinstance(outcome, Withheld):
             refusal.__notes__ = [outcome.text]

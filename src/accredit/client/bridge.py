@@ -66,7 +66,8 @@ _MODERN_MEMBERS = frozenset({"resultType", "ttlMs", "cacheScope"})
 
 
 class Bridge:
-    """`open` gives a read and a write stream, as every transport does."""
+    """A bridge over the transport `inner`. `open` gives the host a stream to read and one to write, as every transport
+    does."""
 
     def __init__(self, inner: Transport, *, modern: bool = False) -> None:
         self._inner = inner

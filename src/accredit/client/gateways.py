@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from urllib.request import getproxies
 
+import httpx2
 from msgspec import Struct
 
 from accredit.client.http import SILENCE_SECONDS, GatewayHttp
@@ -18,10 +19,13 @@ from accredit.client.renewing import OpenConnection, RenewingTransport
 from accredit.client.sdk import Transport
 from accredit.client.streams import Heard, ProvingTransport
 from accredit.client.ways import over_http, over_sse
+from accredit.errors import ConfigurationError
+from accredit.limits import MAX_PORT
 
 
 class GatewayAddress(Struct, frozen=True, kw_only=True):
-    """How to reach a gateway: the arguments of `GatewayHttp`, and the URL."""
+    """How to reach a gateway: the arguments of `GatewayHttp`, and the URL. Raises `ConfigurationError` if that is none
+    of an http or https server."""
 
     url: str
     token: str = ""
@@ -29,8 +33,25 @@ class GatewayAddress(Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     on_trouble: Callable[[str], None] | None = None
 
+    def __post_init__(self) -> None:
+        check_url(self.url)
+
     def __repr__(self) -> str:
         return f"<Reached {self.url}>"
+
+
+def check_url(url: str) -> None:
+    """Check that a URL names a gateway. Raises `ConfigurationError`."""
+    try:
+        parts = httpx2.URL(url)
+        good = parts.scheme in ("http", "https") and parts.host != "" and (parts.port or 0) <= MAX_PORT
+    except httpx2.InvalidURL:
+        good = False
+    if not good:
+        raise ConfigurationError(
+            f"{url} is not an http or https URL",
+            "name the endpoint that `accredit serve` prints, such as http://127.0.0.1:8484/mcp",
+        )
 
 
 def _ssl_context(url: str) -> ssl.SSLContext | None:

@@ -16,7 +16,7 @@ with a desk.
   verifier, names the one scope, and says which route the request is. If they allow it, it is sent once more. If not,
   the refusal is raised, with a note that says why. The ask shows the request itself, so an API that lies about its
   route gains nothing. Where another proxy asks the gateway, nobody is asked: the answer would not cover the body.
-  An answer is read as a refusal only if its length is told and short: none with a content or transfer coding.
+  An answer is read as a refusal only if it states a short length, and has no content or transfer coding.
 """
 
 import re
@@ -139,8 +139,8 @@ class AccreditedHttp(httpx2.Auth):
                 return
 
     def _try_again(self, request: httpx2.Request, tries: RequestProofs, told: Mapping[str, str]) -> bool:
-        """Prepare a request to be sent again after a refusal. Return False if the refusal is final. Raises
-        `ProofRefused` ([pinned])."""
+        """Prepare to resend a refused request. Return False if the refusal is final. Raises `ProofRefused` for another
+        verifier ([pinned])."""
         named, protocol = told.get("scope"), _PROTOCOLS.get(told.get("workspace", ""))
         if named is None or protocol is None or not tries.may_name(named):
             return False
@@ -237,7 +237,7 @@ def _problem_in(response: httpx2.Response) -> _Problem | None:
 
 
 def put_proof(request: Any, proof: Mapping[str, object] | None) -> bool:
-    """Put a proof into a request's header, or none. Return whether there is one."""
+    """Put a proof into a request's header, or remove the header if `proof` is None. Return whether it is there now."""
     request.headers.pop(PROOF_HEADER, None)
     if proof is not None:
         request.headers[PROOF_HEADER] = encode_proof_header(to_json(proof)).decode("ascii")
@@ -245,7 +245,7 @@ def put_proof(request: Any, proof: Mapping[str, object] | None) -> bool:
 
 
 def sign_again(error: object) -> bool:
-    """Return whether a refusal by this word may be over with another proof."""
+    """Return whether another proof may help after a refusal with this word."""
     return error in _SIGN_AGAIN
 
 
@@ -259,7 +259,7 @@ def check_verifier(kind: str, named: str, told: str) -> None:
 
 
 def challenge_in(text: object) -> Challenge | None:
-    """Return a gateway's challenge from its text in base64; None if this can be none."""
+    """Return a gateway's challenge from its text in base64, or None if the text is not one."""
     try:
         nonce = b64decode(text, validate=True) if isinstance(text, str) else b""
     except (Error, ValueError):

@@ -94,8 +94,7 @@ class Pages:
         return True
 
     def asks_by_page(self, request: JSONRPCRequest) -> bool:
-        """Return whether a modern request is answered with the request to show a page ([declared] and
-        [modern-pages])."""
+        """Return whether to answer a modern request by asking its host to show a page ([declared], [modern-pages])."""
         params = request.params or {}
         declared = members_of(params.get("_meta")).get(META_CAPABILITIES)
         return _declares_url(declared) and "requestState" not in params and "inputResponses" not in params
@@ -129,8 +128,8 @@ class Pages:
 
 
 def _binding(agent_id: str, method: str, target: str, params: dict[str, Any]) -> bytes:
-    """Return the data that binds a state to its call. An argument that may be a credential is left out, because the ask
-    may lack it, too. Raises `ConsentError`."""
+    """Return the data that binds a state to its call. An argument that may be a credential is left out, as it may be
+    from the ask. Raises `ConsentError`."""
     named = members_of(params.get("arguments"))
     if named:
         params = {**params, "arguments": {name: each for name, each in named.items() if name != ARGUMENT}}

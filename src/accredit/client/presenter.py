@@ -44,7 +44,7 @@ from accredit.base.text import date_time, one_line
 from accredit.client.pins import GatewayPin
 from accredit.consent.answers import certain_refusal
 from accredit.consent.asks import Ask
-from accredit.consent.call import CALL, is_for_call, names_other_gateway, this_call_only
+from accredit.consent.call import CALL, is_for_call, named_gateways, this_call_only
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import DelegationFile, SigningKey, load_signing_key, public_path, read_file, write_file
 from accredit.keys.files import MissingFile
@@ -127,9 +127,10 @@ class _Meta(Struct, frozen=True):
 class RequestProofs(Struct):
     """The proofs of one request so far.
 
-    `scope` is the scope of the last proof, if there was one, and `also` what else its delegation had to cover. `chains`
-    are the delegations for these that were not refused yet. `named` is the scope that the gateway asked for, and
-    `proofs` is how many proofs were made. `challenged` says that the last one signs a challenge of the gateway.
+    `scope` is the scope of the last proof, if there was one, and `also` are the other scopes that its delegation had to
+    cover. `chains` are the delegations for all these scopes that were not refused yet. `named` is the scope that the
+    gateway asked for, and `proofs` is how many proofs were made. `challenged` says that the last one signs a challenge
+    of the gateway.
     """
 
     call: GuardedCall
@@ -149,8 +150,8 @@ class RequestProofs(Struct):
         return True
 
     def has_another(self, error: object) -> bool:
-        """Return whether a refusal by this word may be over with the next delegation, which from now on is the
-        first."""
+        """Return whether the next delegation may help after a refusal with this word. If so, it becomes the first of
+        `chains`."""
         if self.scope is None or len(self.chains) < 2 or not isinstance(error, str) or error not in _ANOTHER_MAY_PASS:
             return False
         self.chains = self.chains[1:]
@@ -513,19 +514,18 @@ class ProofPresenter:
 def _select_for_gateway(held: tuple[_Held, ...], gateway: str, *, met: bool) -> tuple[_Held, ...]:
     """Return the delegations that a gateway may see ([order]). "" is a gateway whose id is not known."""
     if gateway or met:
-        held = tuple(each for each in held if not _is_elsewhere(each.chain, gateway))
+        held = tuple(each for each in held if all(name == gateway for name in _gateways(each.chain)))
     if not met:
         return held
-    others = [each for each in held if not _is_elsewhere(each.chain, "")]
+    others = [each for each in held if not _gateways(each.chain)]
     useful = (each for each in others if not all(scope.startswith(IDENTITY) for scope in each.granted))
     first = next(useful, next(iter(others), None))
-    return tuple(each for each in held if each is first or _is_elsewhere(each.chain, ""))
+    return tuple(each for each in held if each is first or _gateways(each.chain))
 
 
-def _is_elsewhere(chain: Chain, gateway: str) -> bool:
-    """Return whether a chain is for another gateway alone. If `gateway` is "", return whether the chain names any
-    gateway."""
-    return any(names_other_gateway(cert.constraints, gateway) for cert in chain)
+def _gateways(chain: Chain) -> list[object]:
+    """Return the gateways that a chain names: it is valid at no other."""
+    return [gateway for cert in chain for gateway in named_gateways(cert.constraints)]
 
 
 def _nothing_to_present() -> ConfigurationError:

@@ -33,9 +33,9 @@ A refused request is sent again, once for each of these reasons:
 - [next-delegation] After a refusal of the delegation itself (a constraint, its end, its principal), the next delegation
   that covers the scope is presented, up to `MAX_PRESENTED` in all. If a challenge was needed, each delegation is
   presented with a new one.
-- [token-argument] For a call with an argument `_token`, which a gateway removes if it is a credential. The signature
-  covers the forwarded call. So it covers this argument only if the tool is known to declare it. If the call is refused,
-  the proof is made the other way.
+- [token-argument] A gateway removes the argument `_token` of a call if it is a credential, and the signature covers the
+  forwarded call. So it covers this argument only if the tool is known to declare it. If the call is refused, the proof
+  is made the other way.
 
 One request gets `MAX_PROOFS_OF_REQUEST` proofs in all, whatever the answers. After that, the refusal is passed on.
 
@@ -54,16 +54,16 @@ from accredit.errors import FrameError, ProofRefused
 from accredit.jsonrpc.methods import LISTEN, TASK_CHANGES, TASK_MEMBER
 from accredit.jsonrpc.responses import TASK
 from accredit.limits import MAX_KNOWN_TARGETS
-from accredit.policy import (
+from accredit.policy.catalog import scope_fault
+from accredit.policy.guarded_call import (
+    BEGINNINGS,
     GUARDED,
     LISTS,
     PROOF,
     PROOFS,
     GuardedCall,
     guarded_call_from_values,
-    scope_fault,
 )
-from accredit.policy.guarded_call import BEGINNINGS
 from accredit.policy.lists import KINDS, OBSERVED, SCOPE, SENSITIVE, VERIFIER, Kind
 from accredit.refusals import CHALLENGE_REQUIRED, DENIED, MISSING, REPLAYED, UNTRUSTED_ROOT
 from accredit.tokens.carried import ARGUMENT
@@ -239,7 +239,7 @@ class Prover:
         return self._signed(attempt, self._learned(attempt, scope, sensitive=False))
 
     def listed(self, attempt: Attempt, result: Params) -> tuple[Params, Params | None]:
-        """Learn from a list, and return it as the host gets it. If params follow, this is not final: the list is to be
+        """Learn from a list, and return it as the host gets it. If params are returned as well, the list has to be
         requested once more, with these.
 
         A gateway that filters its lists knows better which items are covered: an item may accept several scopes. So if

@@ -104,7 +104,8 @@ class _Request(Struct, eq=False):
 
 
 class RenewingTransport:
-    """`open` gives a read and a write stream, as every transport does."""
+    """A transport over one connection after another. `open` gives a read and a write stream, as every transport
+    does."""
 
     def __init__(self, open_way: OpenWay, patience: float = SILENCE_SECONDS) -> None:
         """`patience` is how many seconds the server may send nothing while it owes an answer ([patience])."""

@@ -9,7 +9,6 @@ never wrapped in groups.
 from collections.abc import Awaitable, Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
 
 from mcp import Client, MCPError, StdioServerParameters
@@ -93,8 +92,8 @@ class AccreditedClient:
         known_as: str = "",
         hold: float = 0,
     ) -> None:
-        """Raise `ConfigurationError` if the file of known gateways can't be read, a name is invalid, or nobody could
-        prove what a person allows."""
+        """Raise `ConfigurationError` if the file of known gateways can't be read, a URL or a name is invalid, or nobody
+        could prove what a person allows."""
         given = {"elicitation/create": elicitation, "sampling/createMessage": sampling, "roots/list": roots}
         self._handlers = {method: handler for method, handler in given.items() if handler is not None}
         self._caller = Caller(presenter, target if isinstance(target, str) else known_as, "")
@@ -135,9 +134,7 @@ class AccreditedClient:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Disconnect. Errors raised inside pass unchanged."""
         await self._connection.leave()
 

@@ -15,13 +15,7 @@ from mcp import StdioServerParameters
 from mcp.shared.message import SessionMessage
 
 from accredit.client.messages import encode_message, read_message
-from accredit.client.sdk import (
-    Incoming,
-    TransportStreams,
-    drain_child,
-    open_child,
-    stop_child,
-)
+from accredit.client.sdk import Incoming, TransportStreams, drain_child, open_child, stop_child
 from accredit.errors import FrameError
 from accredit.jsonrpc.lines import LineSplitter
 from accredit.limits import MAX_ANSWER_BYTES, STOP_GRACE_SECONDS

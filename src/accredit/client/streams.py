@@ -25,14 +25,7 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
-from mcp_types import (
-    ErrorData,
-    JSONRPCError,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
-    RequestId,
-)
+from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
 from msgspec import Struct
 
 from accredit.base.text import excerpt
@@ -45,7 +38,7 @@ from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStream
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.methods import LISTEN, META_CAPABILITIES, META_CLIENT_INFO, META_SUBSCRIPTION, META_VERSION
 from accredit.limits import MAX_DIALOGS, MAX_TOLD_REASON_CHARS
-from accredit.policy import GUARDED, LISTS
+from accredit.policy.guarded_call import GUARDED, LISTS
 from accredit.policy.lists import KINDS
 from accredit.refusals import MISSING
 
@@ -73,7 +66,7 @@ class _Open(Struct):
 
 
 class ProvingTransport:
-    """`open` gives a read and a write stream, as every transport does.
+    """A transport over `inner` that adds proofs. `open` gives a read and a write stream, as every transport does.
 
     Without a `prover`, no proofs are added. `token` goes into `_meta.token` of requests that need one.
     """

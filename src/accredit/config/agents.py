@@ -18,7 +18,7 @@ from accredit.config.schema import Resource, Server
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import AgentSettings, ApiUpstream
 from accredit.http_api.routes import RouteTable
-from accredit.policy import Catalog, Entry
+from accredit.policy.catalog import Catalog, Entry
 
 
 def build_agent(loaded: Loaded, server: Server, environ: Mapping[str, str]) -> ApiUpstream:

@@ -20,8 +20,9 @@ from accredit.gateway.settings import ApiUpstream, Proxy
 from accredit.http_api.facts import http_facts, source_fault
 from accredit.http_api.routes import RouteTable, read_route
 from accredit.http_api.targets import read_target
-from accredit.policy import Catalog, Entry, facts_fault
+from accredit.policy.catalog import Catalog, Entry
 from accredit.policy.drill import DRILL_PATHS
+from accredit.policy.facts import facts_fault
 
 _OF_MCP = ("command", "cwd", "env", "tools", "resources", "prompts")
 _BEHIND = ("url", "urls", "headers", "auth", "max_in_flight", "timeout_seconds", "path", "forward_headers")

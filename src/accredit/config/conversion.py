@@ -31,7 +31,7 @@ def convert_tables(tables: Mapping[str, object], *, strict: bool) -> Config:
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of the file."""
+    """Return the JSON Schema (2020-12) of `accredit.toml`."""
     schema = msgspec.json.schema(Config)
     for table in {each for section in SECTIONS.values() for each in tables_of(section)}:
         told, named = schema["$defs"][table.__name__], entries(table)

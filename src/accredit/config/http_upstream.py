@@ -1,7 +1,7 @@
 """Builds the address of a server that is reached by a URL, the headers sent to it, and how the gateway gets tokens for
 it (`[upstream.auth]`), from its keys. Reads secrets' files; fetches nothing.
 
-Of tokens these are checked in this order; each failure is a `ConfigurationError`, which never quotes a secret:
+For tokens, these are checked in this order; each failure is a `ConfigurationError`, which never quotes a secret:
 
 - no `Authorization` header is configured beside it: the server would get only one of the two;
 - if tokens are exchanged, each call must come with a token: it is the caller's token that is exchanged. The audience or
@@ -16,7 +16,7 @@ from accredit.config.load import Loaded
 from accredit.config.sources import header_text, secret_text
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import HttpUpstream
-from accredit.tokens import AccessGrant
+from accredit.tokens.access import AccessGrant
 
 
 def build_http_upstream(loaded: Loaded, environ: Mapping[str, str], urls: Sequence[str]) -> HttpUpstream:

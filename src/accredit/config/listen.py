@@ -76,8 +76,8 @@ def _is_here(host: str, own: str) -> bool:
 
 
 def _address(host: str) -> str:
-    """Return a host in the spelling of the address that it is: `127.1` and `::ffff:127.0.0.1` are 127.0.0.1. A name
-    stays as it is, without the dot at its end: it is not resolved."""
+    """Return a host with its address in canonical form: `127.1` and `::ffff:127.0.0.1` become 127.0.0.1. A name is not
+    resolved: it becomes lower-case, and loses a trailing dot."""
     host = host.strip("[]").lower().removesuffix(".")
     with suppress(ValueError):
         parsed = ipaddress.IPv6Address(host)
@@ -112,6 +112,7 @@ def tls_context(gateway: Gateway) -> ssl.SSLContext | None:
             context.load_cert_chain(chain_file, key_file, password="")  # empty: never ask the terminal for one
     except (ssl.SSLError, OSError, ValueError) as error:
         reason = error.reason if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
+        reason = reason or "one of them is no such file"
         raise ConfigurationError(
             f"gateway.tls_cert_file {certificate} and tls_key_file {key} can't be used: {reason}",
             "give a PEM certificate chain, and the PEM private key that belongs to it, without a password",

@@ -1,7 +1,8 @@
 """Lists the files, folders and variables that a configuration names: each key whose type holds a `FileUse`. No I/O.
 
-The schema says which keys these are, and what each file is for. Not listed is what is beside the configuration without
-being named (`gateway.key`, `identity.key`, `accredit.lock`), and what a command opens.
+The schema says which keys these are, and what each file is for. Files beside the
+configuration that it does not name (`gateway.key`, `identity.key`, `accredit.lock`) are not listed, nor is what a
+command opens.
 """
 
 from collections.abc import Iterator

@@ -14,7 +14,8 @@ from accredit.config.load import Loaded
 from accredit.errors import ConfigurationError, LockError
 from accredit.keys import is_there, read_file
 from accredit.limits import MAX_LOCK_BYTES
-from accredit.pins import LOCK_FILE, UPSTREAM, Definitions, Pins, read_lock
+from accredit.pins.definitions import Definitions, Pins
+from accredit.pins.lock import LOCK_FILE, UPSTREAM, read_lock
 
 _PIN = "`accredit pin` shows what the server says, and writes it"
 

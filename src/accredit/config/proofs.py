@@ -44,8 +44,10 @@ from accredit.errors import ConfigurationError, named_key
 from accredit.gateway.settings import ProofSettings
 from accredit.keys import KeyFile, is_there, load_public_key, read_file
 from accredit.limits import MAX_KEY_SET_BYTES
-from accredit.policy import Catalog, Entry, Facts, Policy, with_own
-from accredit.policy.decision import RootFinder
+from accredit.policy.catalog import Catalog, Entry
+from accredit.policy.decision import Policy, RootFinder
+from accredit.policy.evaluators import with_own
+from accredit.policy.facts import Facts
 from accredit.ratify import CertificateCache, Evaluator, HybridPublicKey, zone_names
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ from accredit.config.values import (
     WrittenSecretFile,
 )
 from accredit.limits import CHALLENGE_WINDOW_SECONDS, DEFAULT_RESPONSE_BYTES, GRACE_SECONDS, MAX_STATE_SECONDS
-from accredit.tokens import GrantType
+from accredit.tokens.access import GrantType
 
 MAX_RESPONSE_BYTES = 104_857_600
 """The most that `gateway.max_response_bytes` can be set to: an answer is held in memory as a whole before it is

@@ -4,8 +4,8 @@ reads the files.
 Checked in this order; each failure is a `ConfigurationError`, which never quotes a value:
 
 - the variable is set; the file exists, is no longer than `limits` says, and only its owner can read it;
-- the file is UTF-8. From a secret or a header, all line ends at its end are removed. From the value of a command's
-  variable, one line end at a file's end is removed: further ones belong to the value;
+- the file is UTF-8. A secret or header loses all trailing line ends. A command's variable loses only one trailing LF,
+  and only if a file holds it: further ones belong to the value;
 - the value can be sent: a header's is one line of ASCII, a variable's holds no NUL.
 """
 

@@ -31,16 +31,11 @@ from accredit.config.store import store_of
 from accredit.errors import ConfigurationError, TokenError, named_key
 from accredit.gateway.settings import BootstrapSettings, TokenSettings
 from accredit.keys import load_key_set, load_token_key
-from accredit.tokens import (
-    Introspection,
-    Issuer,
-    KeySet,
-    SessionGrant,
-    TokenVerifier,
-    issue_session_token,
-    policy_digest,
-)
 from accredit.tokens.discovery import can_be_asked
+from accredit.tokens.introspection import Introspection
+from accredit.tokens.issued import SessionGrant, issue_session_token
+from accredit.tokens.key_sets import KeySet
+from accredit.tokens.verify import Issuer, TokenVerifier, policy_digest
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey

@@ -6,6 +6,7 @@ Errors finish the sentence "KEY ..." and never quote a value, which may be a sec
 import math
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from ipaddress import ip_network
 from types import UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
@@ -18,8 +19,10 @@ from accredit.gateway.forwarding import can_be_added, can_be_added_for_api, can_
 from accredit.http_api.routes import read_route
 from accredit.limits import MAX_AGENT_ID_CHARS
 from accredit.oauth.uris import is_pattern
-from accredit.policy import facts_fault, may_guard, scope_fault
+from accredit.policy.catalog import scope_fault
 from accredit.policy.drill import DRILLS
+from accredit.policy.facts import facts_fault
+from accredit.policy.guarded_call import may_guard
 from accredit.policy.merging import SERVER_NAME
 from accredit.policy.quotas import ANY_TOOL, window_seconds
 from accredit.stores import store_url_fault
@@ -48,7 +51,23 @@ class _Check(NamedTuple):
     """A rule for the values of a type. If a value breaks it, `rule` raises `ValueError` with a text that completes "KEY
     ..."."""
 
-    rule: Callable[[Any], None]
+    rule: Callable[[Any], object]
+
+
+def _should(is_good: Callable[[Any], object], text: str) -> _Check:
+    """Return the rule that values are good; `text` says how they should be."""
+    return _faultless(lambda value: None if is_good(value) else text)
+
+
+def _faultless(fault_of: Callable[[Any], str | None]) -> _Check:
+    """Return the rule that values have no fault."""
+
+    def rule(value: object) -> None:
+        fault = fault_of(value)
+        if fault:
+            raise ValueError(fault)
+
+    return _Check(rule)
 
 
 def check(kind: Any, value: Any, place: Place) -> None:
@@ -77,7 +96,7 @@ def _parts(kind: Any, value: Any, place: Place) -> Iterator[tuple[Any, Any, Plac
         yield from ((each, value, place) for each in inner)
 
 
-def _check(rule: Callable[[Any], None], value: object, place: Place) -> None:
+def _check(rule: Callable[[Any], object], value: object, place: Place) -> None:
     try:
         rule(value)
     except ValueError as error:
@@ -168,11 +187,6 @@ def _method(value: str) -> None:
         raise ValueError("should hold no guarded method nor a list, however it is spelled: those are decided")
 
 
-def _finite(value: float) -> None:
-    if not math.isfinite(value):
-        raise ValueError("should be a finite number")
-
-
 def _command(value: list[str]) -> None:
     if not value or not value[0]:
         raise ValueError("should name a program")
@@ -223,25 +237,15 @@ def _environment(value: dict[str, str | SecretFrom]) -> None:
             raise ValueError('should hold no empty names, no "=" in names and no NUL characters')
 
 
-def _secret(value: SecretFrom) -> None:
-    if bool(value.env) == bool(value.file):
-        raise ValueError('should be { env = "NAME" } or { file = "NAME" }')
-
-
-def _check_secret(value: str | SecretFrom) -> None:
-    if isinstance(value, SecretFrom):
-        _secret(value)
+def _secret_fault(value: str | SecretFrom) -> str | None:
+    is_one = isinstance(value, str) or bool(value.env) != bool(value.file)
+    return None if is_one else 'should be { env = "NAME" } or { file = "NAME" }'
 
 
 def _public_url(value: str) -> None:
     _token_url(value)
     if value != value.lower() or urlsplit(value).path or "?" in value:
         raise ValueError("should be an origin in lower case, such as https://mcp.example.com: without path or query")
-
-
-def _client_pattern(value: str) -> None:
-    if not is_pattern(value, private=True):
-        raise ValueError("should hold ids of clients, such as https://host/client.json, or https://host/*")
 
 
 def _token_url(value: str) -> None:
@@ -251,9 +255,8 @@ def _token_url(value: str) -> None:
         raise ValueError("should begin with https://: a secret goes there (http:// is for loopback)")
 
 
-def _absolute(value: str) -> None:
-    if not value.isascii() or not value.isprintable() or " " in value or not urlsplit(value).scheme or "#" in value:
-        raise ValueError("should be an absolute URI without a fragment")
+def _is_absolute(value: str) -> bool:
+    return value.isascii() and value.isprintable() and not {" ", "#"} & {*value} and bool(urlsplit(value).scheme)
 
 
 def _token_scopes(value: str) -> None:
@@ -286,17 +289,6 @@ def check_header_text(text: str) -> None:
         raise ValueError("should be printable ASCII, without line breaks and without spaces around it")
 
 
-def _scope(value: str) -> None:
-    fault = scope_fault(value)
-    if fault is not None:
-        raise ValueError(fault)
-
-
-def _optional_scope(value: str) -> None:
-    if value:
-        _scope(value)
-
-
 def _token_scope(value: str) -> None:
     if not re.fullmatch(r"[\x21\x23-\x5b\x5d-\x7e]*", value):
         raise ValueError("should be one scope of a token: printable ASCII without spaces, quotes and backslashes")
@@ -309,68 +301,20 @@ def _tool_name(value: str) -> None:
         raise ValueError("is the gateway's own, for `accredit drill`, and no server's")
 
 
-def _window(value: str) -> None:
-    window_seconds(value)
-
-
-def _quota_number(value: str) -> None:
-    if int(value) >= MAX_QUOTAS:
-        raise ValueError(f"is one too many: there may be {MAX_QUOTAS}")
-
-
-def _tool_names(value: list[str]) -> None:
-    if ANY_TOOL in value and len(value) > 1:
-        raise ValueError(f'should be ["{ANY_TOOL}"], or names of tools')
-
-
-def _route(value: str) -> None:
-    read_route(value)
-
-
-def _server_name(value: str) -> None:
-    if not SERVER_NAME.fullmatch(value):
-        raise ValueError("should have a name of a-z, 0-9 and -, which begins with no -, of at most 32 characters")
-
-
-def _facts(value: dict[str, str | int | float]) -> None:
-    fault = facts_fault(value)
-    if fault is not None:
-        raise ValueError(fault)
-
-
-def _uri_prefix(value: str) -> None:
-    if ":" not in value:
-        raise ValueError(NO_SUCH_KEY)
-
-
-def _check_forwarding(value: str) -> None:
-    if not can_be_added(value):
-        raise ValueError("should be a header that says neither how a message is read nor where it goes")
-
-
-def _check_forwarding_to_api(value: str) -> None:
-    if not can_be_added_for_api(value):
-        raise ValueError("should be Cookie, Range or an If-... header: others go on anyway, or never")
-
-
-def _identity_header(value: str) -> None:
-    if not can_name_caller(value):
-        raise ValueError("should be a header's name of letters, digits and -, and none that means something else")
-
-
-def _store(value: str) -> None:
-    fault = store_url_fault(value)
-    if fault is not None:
-        raise ValueError(fault)
-
-
 Url = Annotated[str, _Check(_url)]
 Path = Annotated[str, _Check(_path)]
 ProxyNetwork = Annotated[str, _Check(_proxy_network)]
 Method = Annotated[str, _Check(_method)]
-ForwardedToApi = Annotated[str, _Check(_check_forwarding_to_api)]
-Forwarded = Annotated[str, _Check(_check_forwarding)]
-IdentityHeader = Annotated[str, _Check(_identity_header)]
+ForwardedToApi = Annotated[
+    str, _should(can_be_added_for_api, "should be Cookie, Range or an If-... header: others go on anyway, or never")
+]
+Forwarded = Annotated[
+    str, _should(can_be_added, "should be a header that says neither how a message is read nor where it goes")
+]
+IdentityHeader = Annotated[
+    str,
+    _should(can_name_caller, "should be a header's name of letters, digits and -, and none that means something else"),
+]
 Endpoint = Annotated[str, _Check(check_endpoint)]
 Name = Annotated[str, Meta(min_length=1)]
 """Text that is not empty, and not a file's name."""
@@ -382,29 +326,46 @@ TrustedKeyFile = Annotated[str, Meta(min_length=1), FileUse(is_policy=True, is_o
 WrittenSecretFile = Annotated[str, Meta(min_length=1), FileUse(is_secret=True, is_written=True)]
 SignerUri = Annotated[str, Meta(min_length=1), FileUse(is_secret=True, scheme="file2:")]
 Bytes = Annotated[int, Meta(ge=1)]
-Seconds = Annotated[float, Meta(gt=0), _Check(_finite)]
-Window = Annotated[str, _Check(_window)]
-QuotaNumber = Annotated[str, _Check(_quota_number)]
-Scope = Annotated[str, _Check(_scope)]
-OptionalScope = Annotated[str, _Check(_optional_scope)]
-ToolNames = Annotated[list[Annotated[str, _Check(_tool_name)]], Meta(min_length=1), _Check(_tool_names)]
+Seconds = Annotated[float, Meta(gt=0), _should(math.isfinite, "should be a finite number")]
+Window = Annotated[str, _Check(window_seconds)]
+QuotaNumber = Annotated[
+    str, _should(lambda value: int(value) < MAX_QUOTAS, f"is one too many: there may be {MAX_QUOTAS}")
+]
+Scope = Annotated[str, _faultless(scope_fault)]
+OptionalScope = Annotated[str, _faultless(lambda value: value and scope_fault(value))]
+ToolNames = Annotated[
+    list[Annotated[str, _Check(_tool_name)]],
+    Meta(min_length=1),
+    _should(lambda value: ANY_TOOL not in value or len(value) == 1, f'should be ["{ANY_TOOL}"], or names of tools'),
+]
 SkillId = Annotated[str, Meta(min_length=1, max_length=MAX_AGENT_ID_CHARS), _Check(_tool_name)]
-RouteText = Annotated[str, _Check(_route)]
+RouteText = Annotated[str, _Check(read_route)]
 RouteFacts = dict[str, str | int | float]
-Facts = Annotated[dict[str, str | int | float], _Check(_facts)]
+Facts = Annotated[dict[str, str | int | float], _faultless(facts_fault)]
 ToolName = Annotated[str, _Check(_tool_name)]
-ServerName = Annotated[str, _Check(_server_name)]
-UriPrefix = Annotated[str, _Check(_uri_prefix)]
+ServerName = Annotated[
+    str,
+    _should(
+        SERVER_NAME.fullmatch, "should have a name of a-z, 0-9 and -, which begins with no -, of at most 32 characters"
+    ),
+]
+UriPrefix = Annotated[str, _should(lambda value: ":" in value, NO_SUCH_KEY)]
 TokenScope = Annotated[str, _Check(_token_scope)]
 """One scope of a token (RFC 6749 section 3.3), or "" for none."""
 TokenUrl = Annotated[str, _Check(_token_url)]
 PublicUrl = Annotated[str, _Check(_public_url)]
-ClientPattern = Annotated[str, _Check(_client_pattern)]
-AbsoluteUri = Annotated[str, _Check(_absolute)]
+ClientPattern = Annotated[
+    str,
+    _should(
+        partial(is_pattern, private=True),
+        "should hold ids of clients, such as https://host/client.json, or https://host/*",
+    ),
+]
+AbsoluteUri = Annotated[str, _should(_is_absolute, "should be an absolute URI without a fragment")]
 TokenScopes = Annotated[str, _Check(_token_scopes)]
 """Scopes of a token, separated by spaces (RFC 6749 section 3.3)."""
-Secret = Annotated[SecretFrom, _Check(_secret)]
-StoreText = Annotated[str, _Check(_store), FileUse(is_secret=True, is_written=True, scheme="sqlite:///")]
+Secret = Annotated[SecretFrom, _faultless(_secret_fault)]
+StoreText = Annotated[str, _faultless(store_url_fault), FileUse(is_secret=True, is_written=True, scheme="sqlite:///")]
 Command = Annotated[list[str], _Check(_command)]
-Environment = Annotated[dict[str, Annotated[str | SecretFrom, _Check(_check_secret)]], _Check(_environment)]
-Headers = Annotated[dict[str, Annotated[str | HeaderFrom, _Check(_check_secret)]], _Check(_headers)]
+Environment = Annotated[dict[str, Annotated[str | SecretFrom, _faultless(_secret_fault)]], _Check(_environment)]
+Headers = Annotated[dict[str, Annotated[str | HeaderFrom, _faultless(_secret_fault)]], _Check(_headers)]

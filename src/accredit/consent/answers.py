@@ -23,11 +23,7 @@ from msgspec.structs import replace
 from accredit.consent.asks import Ask
 from accredit.consent.call import CALL, Digest, evaluate_call
 from accredit.errors import UnusableAnswer, WireError
-from accredit.limits import (
-    MAX_CONSENT_ANSWER_BYTES,
-    MAX_DELEGATION_CHAIN_DEPTH,
-    MAX_TOLD_REASON_CHARS,
-)
+from accredit.limits import MAX_CONSENT_ANSWER_BYTES, MAX_DELEGATION_CHAIN_DEPTH, MAX_TOLD_REASON_CHARS
 from accredit.ratify import DelegationCert, Extension, IdentityStatus, verify_chain
 from accredit.ratify.facts import CallFacts, VerifierContext
 from accredit.ratify.terms import Terms
@@ -66,7 +62,7 @@ def read_answer(data: bytes) -> Answer:
 
 
 def chain_allowed(answer: Answer, ask: Ask, now: int) -> tuple[DelegationCert, ...]:
-    """Return the chain, leaf first, by which an answer allows the call of an ask ([decoding] to [scope]).
+    """Check an answer ([decoding] to [scope]). Return its chain, leaf first, which allows the call asked about.
 
     `now` is in unix seconds. Raises `UnusableAnswer`, also for an answer that does not allow the call.
     """

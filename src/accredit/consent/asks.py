@@ -125,7 +125,7 @@ class ServerWords(Struct, frozen=True, forbid_unknown_fields=True):
 
 class AskedRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A request to an HTTP API: its target (path and query, as sent), its body if that is text, and the SHA-256 of the
-    body. Of another body, the agent says how many bytes it has."""
+    body. If the body is not text, the agent says how many bytes it has."""
 
     target: Annotated[str, Meta(pattern=r"^/[!-~]*\Z", max_length=MAX_URI_LENGTH)]
     body_sha256: Digest
@@ -234,8 +234,8 @@ class Ask(WireObject, frozen=True, dict=True):
 
     @CachedProperty
     def body(self) -> dict[str, Any] | list[Any] | None:
-        """The body of a request as JSON, if it is an object or a list that every reader reads as the same, and nothing
-        of it gets lost. Else None. Only for an ask that `is_request`."""
+        """The body of a request as JSON, if it is an object or a list that all readers read alike, and without loss;
+        else None. Only for an ask that `is_request`."""
         text = self.request.body
         if text is UNSET or not text.startswith(("{", "[")):
             return None

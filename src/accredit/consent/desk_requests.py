@@ -66,7 +66,7 @@ class DeskSession(Struct, frozen=True, forbid_unknown_fields=True):
 class DeskRequest(WireObject, frozen=True):
     """A request of a person's desk. `person` is the id of their key. Times are unix seconds.
 
-    - `list` asks for the codes of the asks that wait for the person, once they are others than `known`.
+    - `list` asks for the codes of the asks that wait for the person, once these differ from `known`.
     - `fetch` asks for the ask with a `code`.
     - `answer` brings the person's `answer` to the ask with a `code`.
     - `revoke` takes back the `certificate` with this id.

@@ -1,4 +1,5 @@
-"""Asks that gateways hold: a client's, which wants to act for a person, and when an answer allows one. No I/O.
+"""Asks that gateways hold, among them those of clients that want to act for a person; and when an answer allows one. No
+I/O.
 
 A client's ask is not signed. It is the gateway's word about a client that speaks only OAuth, and about a key that the
 gateway has made for it. The person allows it by a certificate for that key, which is valid at that gateway alone.
@@ -7,9 +8,9 @@ An answer is used only if all of these hold (`chain_of`):
 
 - [answer] it is an answer to this very ask, and allows it;
 - [call] if the ask is about a call, the answer allows that call (`answers.chain_allowed`);
-- [client] if it is a client's, the certificates are a chain for its key whose signatures are valid now, of no scope but
-  those asked for, and the leaf is for calls at this gateway of tools that were asked for, until the end that was asked
-  for at the latest.
+- [client] if the ask is a client's, the certificates are a chain for its key, with signatures that are valid now, and
+  grant no scope that was not asked for. The leaf is only for tools that were asked for, at this gateway, and ends no
+  later than was asked for.
 
 Not checked: whether the person is a root of the gateway, and whether a certificate was revoked. Each call is judged for
 that again.
@@ -27,12 +28,7 @@ from accredit.consent.answers import Answer, chain_allowed
 from accredit.consent.asks import MAX_ASK_BYTES, Ask, AskedGateway, Asker, code_of, read_ask
 from accredit.consent.call import CALL, CallTerms
 from accredit.errors import AskError, NotOffered, UnusableAnswer, WireError
-from accredit.limits import (
-    MAX_IDENTIFIER_LENGTH_BYTES,
-    MAX_SCOPE_LENGTH_BYTES,
-    MAX_SCOPES_PER_CERT,
-    MAX_URI_LENGTH,
-)
+from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES, MAX_SCOPE_LENGTH_BYTES, MAX_SCOPES_PER_CERT, MAX_URI_LENGTH
 from accredit.ratify import DelegationCert, Extension, Grant, verify_chain
 from accredit.ratify.scopes import DELEGATE, is_sensitive
 from accredit.ratify.wire import Integer, WireObject, tree
@@ -56,7 +52,7 @@ class AskingClient(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def host(self) -> str:
-        """The host of the client's id, which has shown that the id is its own; "" for an id that was given out."""
+        """The host of the client's id, proved by the metadata document at that URL; "" for a registered client."""
         return _host(self.id)
 
     @property

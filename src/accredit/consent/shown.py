@@ -256,8 +256,8 @@ def _has_odd_signs(word: str) -> bool:
 
 
 def _unusual(text: str) -> int:
-    """Count the letters and digits of a text that are unusual forms of ASCII's, such as mathematical ones. Full-width
-    ones count, too, unless the text is East Asian."""
+    """Count a text's letters and digits that are unusual forms of ASCII characters, such as mathematical bold.
+    Full-width ones count, too, unless the text is East Asian."""
     forms = [char for char in text if char > "\xff" and unicodedata.category(char) in _LETTERS_AND_DIGITS
              and (form := unicodedata.normalize("NFKC", char)).isascii() and form.isalnum()]  # fmt: skip
     full = sum(unicodedata.east_asian_width(char) == "F" for char in forms)

@@ -5,7 +5,7 @@ by `accredit connect-app`. I/O: the gateway elsewhere, and files in the person's
   an app appear on another person's desk.
 - [one] All these gateways are asked. Codes are short, so a false gateway can make up an app with the code that it is
   asked for. So if two gateways have an app with this code, none is shown.
-- [told] What the app is called is its own word, and is quoted. Hosts are those of the URLs that were checked.
+- [told] The app's name is its own word, so it is quoted. Hosts are those of the URLs that were checked.
 - [pinned] A signature is valid at any gateway that has the id named in the ask. So that id is pinned to the app's
   endpoint, as `connect` pins it (`client.pins`). An id that the person or their agents on this machine know under
   another URL is refused before anything is signed. Not checked: whether a gateway that is met first has the id that it
@@ -14,8 +14,8 @@ by `accredit connect-app`. I/O: the gateway elsewhere, and files in the person's
   delegation for days does.
 - [kept] What is signed is written to a file (on the page: to the journal) before the gateway gets it. So it can be
   revoked, whatever happens to the answer.
-- [digits] The six digits appear here alone. Whoever began the gateway's page has to type them there. What a gateway
-  says in their place is not shown.
+- [digits] The six digits appear here alone, and the person who began on the gateway's page has to type them there. A
+  gateway's answer that is not six digits is not shown.
 """
 
 import asyncio

@@ -169,7 +169,8 @@ class DelegationTree:
             level = node.under
 
     def add_signed(self, person_id: str, entries: Iterable[Mapping[str, Any]]) -> None:
-        """Add the journal's entries about signed certificates. Where the log also has a certificate, its data stays."""
+        """Add the journal's entries about signed certificates. If the log has a certificate as well, the log's data
+        stays."""
         level = self.by_person.setdefault(person_id, {})
         known = {link.cert_id: node for link, node in level.items()}
         for entry in entries:

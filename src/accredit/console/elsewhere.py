@@ -11,7 +11,7 @@
   this person. What the gateway says besides is shown as its word, or not at all. A client's ask has to
   name this gateway's URL. A gateway's id is its own word, too: a person is shown it before they sign for it.
 
-Each answer is signed by the person's key, also a no. If the key is locked, no answer is sent, and the ask runs out.
+Each answer is signed by the person's key, even a no. If the key is locked, no answer is sent, and the ask runs out.
 """
 
 import asyncio
@@ -233,7 +233,7 @@ class Watch:
         return self._session
 
     def _told(self, problem: str) -> None:
-        """Log a problem with the gateway once, until it is another one."""
+        """Log a problem with the gateway, unless it is the same as before."""
         if problem and problem != self._problem:
             log_event(_logger, logging.WARNING, "a gateway elsewhere", detail=problem)
         self._problem = problem

@@ -170,8 +170,8 @@ def _in_file(path: Path, extend: _Extend) -> ListChange:
 
 @contextlib.contextmanager
 def _list_lock(list_file: Path) -> Generator[None]:
-    """Wait for other changes of a list. The lock is a file of its own, which nobody else can open, and which exists
-    only meanwhile: whoever can read the list or its folder could lock those, and so prevent any revocation."""
+    """Wait for other changes of a list, and keep others out. Anyone who can read the list or its folder could lock it
+    forever, and so prevent any revocation. So the lock is a separate, temporary file that no other user can open."""
     real = Path(os.path.realpath(list_file))
     path = beside(real, f".{real.name}.lock")
     try:

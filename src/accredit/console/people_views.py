@@ -99,7 +99,7 @@ class PeopleViews:
         }
 
     def rows(self, ends: Sequence[TreeEntry]) -> dict[str, Any]:
-        """Return the first rows of the delegations that end, and how many more there are."""
+        """Return rows for the first of these delegations, which end, and how many more there are."""
         return {
             "ends_with": [self._row(each.node) for each in ends[:MAX_SHOWN_ENDS]],
             "ends_with_more": max(0, len(ends) - MAX_SHOWN_ENDS),

@@ -75,10 +75,9 @@ class DeskPlaces(Struct, frozen=True):
 
 class DeskSources(Struct, frozen=True):
     """The desk's sources about the gateways on this machine. `names` returns names by the ids of keys and gateways, and
-    `gateways` the ids of gateways by URL. `check_app` is that of `AppsPart`.
-    `lists` are the places of the person's revocation list. `log` is the log that
-    the pages show. `logs` are all logs, by the ids of their gateways; that of "" may be any other gateway's. `at` are
-    the public URLs of gateways elsewhere."""
+    `gateways` the ids of gateways by URL. `check_app` is that of `AppsPart`. `lists` are the places of the person's
+    revocation list. `log` is the log that the pages show. `logs` are all logs, by the ids of their gateways; the log
+    under "" may be that of any other gateway. `at` are the public URLs of gateways elsewhere."""
 
     names: Callable[[], Mapping[str, str]]
     gateways: Callable[[], Mapping[str, str]]

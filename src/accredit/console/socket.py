@@ -262,7 +262,7 @@ class DeskSocket:
         return {"state": "allowed"}
 
     async def _open(self, value: object, _connection: "_Connection") -> Said:
-        """Open the page: that of an ask if the value is its code."""
+        """Open the page of the ask whose code is `value`, or the first page if it is no string."""
         code = self._desk.find(value).ask.code if isinstance(value, str) else ""
         return {"opened": await self._open_page(code)}
 

@@ -115,10 +115,10 @@ class KeyHolder:
             return await self._opened(text, each=each)
 
     async def unlock(self, passphrase: str, wanted_for: str | None = None, beforehand: str = "") -> None:
-        """Unlock the key for the waiting signature, or if there is none, for as long as `desk.toml` says. If each
-        signature needs the passphrase and none is waiting, unlock it for the one that `beforehand` describes: the only
-        one on the page, else "". `wanted_for` describes the signature that the person was shown; if it is not None, it
-        must be the right one. Raises `ConfigurationError` for a wrong passphrase, and `DeskError`."""
+        """Unlock the key for the waiting signature. If none waits, unlock it for as long as `desk.toml` says or, if
+        each signature needs the passphrase, for the one that `beforehand` describes ("" for none). `wanted_for`
+        describes the signature that the person was shown (None: none was shown); it must be the same. Raises
+        `ConfigurationError` for a wrong passphrase, and `DeskError`."""
         locks = self._locks
         async with self._trying:  # each try takes 64 MiB, and any program of the user may try
             opened = await self._try(passphrase)
@@ -206,8 +206,8 @@ class KeyHolder:
             raise
 
     def _keep(self, opened: HybridSigner, locks: int) -> None:
-        """Keep the key open, unless it was locked in the meantime. `locks` is how often it had been locked before it
-        was opened."""
+        """Keep the opened key, unless `lock` was called meanwhile. `locks` is how often it had been called when the
+        opening began."""
         if self._unlock_seconds is not None and locks == self._locks:
             self._open = opened
             self._close_after(self._unlock_seconds)

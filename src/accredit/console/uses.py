@@ -5,7 +5,7 @@
   Refused calls don't count as uses. Neither do calls whose records do not verify. Without a key of the gateway nothing
   is verified, and the page says so.
 
-Not found are calls at a gateway with another log, and calls older than those entries.
+Calls at a gateway with another log, and calls older than those entries, are not found.
 """
 
 from collections.abc import Sequence

@@ -21,7 +21,8 @@ from accredit.gateway.settings import AgentSettings, ApiUpstream, GatewaySetting
 from accredit.gateway.upstream.http.sending import TAKEN_OFF, Sender
 from accredit.gateway.upstream.large_answers import LargeAnswers
 from accredit.policy.tasks import TaskScope
-from accredit.telemetry import Names, Transports
+from accredit.telemetry.labels import Names
+from accredit.telemetry.operations import Transports
 
 
 class ApiServer:

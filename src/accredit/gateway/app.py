@@ -34,12 +34,12 @@ from accredit.gateway.oauth_settings import PeopleFor
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
 from accredit.gateway.room import Rooms
 from accredit.gateway.server import Server, Shared
-from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream, StdioUpstream
+from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream, StdioUpstream, check_apart
 from accredit.gateway.turns import current_server
 from accredit.gateway.upstream.http.sending import AccessTokensFor
-from accredit.policy import Policy
+from accredit.policy.decision import Policy
 from accredit.ports import AskStore, ClientSource, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
-from accredit.telemetry import Telemetry
+from accredit.telemetry.operations import Telemetry
 from accredit.telemetry.tracing import set_current_message
 
 if TYPE_CHECKING:
@@ -225,6 +225,7 @@ class Routes:
         """The HTTP APIs, by name."""
         self.proof_prefixes = tuple(each.beginning for each in self.apis.values() if each.prefix)
         """The beginnings of the paths of APIs and agents behind the gateway. There, a header may hold a proof."""
+        policies = [each.proofs.policy for each in servers if each.proofs is not None]
         several = [each for each in servers if each.members]
         servers = [each for each in servers if not each.members and each.server not in self.apis]
         self.shared = shared
@@ -253,7 +254,6 @@ class Routes:
         given = before._bootstrap if before is not None else None
         self._bootstrap = Bootstrap(bootstrap, given) if bootstrap is not None else None
         asked = before.ratify_http if before is not None else None
-        policies = [each.settings.proofs.policy for each in self._servers if each.settings.proofs is not None]
         self.ratify_http = RatifyHttp(policies, shared, asked) if settings.ratify_http else None
         """Ratify's HTTP binding, if it is enabled, on whichever listener."""
         self.front_door = self._front_door(before.front_door if before is not None else None)
@@ -396,21 +396,17 @@ class Routes:
         return DeskAsks(policies[0].roots, oauth.public_url, holding, store, door, before, passes_on=passes_on)
 
     def _check_paths(self) -> None:
-        """Raise `ConfigurationError` unless all servers have names and paths of their own. This is for `create_app`:
-        `config.servers` checks the same of a file, and names the place in it."""
-        prefixes = [each.prefix for each in self.apis.values() if each.prefix]
-        served = [*(f"{path}/".encode() for path in self._endpoints), *prefixes]
-        if any(one is not other and other.startswith(one) for one in prefixes for other in served):
-            raise ConfigurationError(
-                "the path of an HTTP API covers that of another server", "give each a path that is not below another's"
-            )
+        """Raise `ConfigurationError` unless all servers have names and paths of their own."""
         names = {each.name for each in self._servers}
         apart = len(self._servers) == len(names) and len(self.servers) == len(self._endpoints)
-        if apart and (len(self.servers) == 1 or "" not in names):
-            return
-        raise ConfigurationError(
-            "several servers need names and paths of their own", "give each GatewaySettings a server and a path"
-        )
+        if not apart or (len(self.servers) > 1 and "" in names):
+            raise ConfigurationError(
+                "several servers need names and paths of their own", "give each GatewaySettings a server and a path"
+            )
+        behind = {f"servers.{name}": each.settings.path for name, each in self.apis.items() if each.prefix}
+        served = {f"servers.{each.name}" if each.name else "gateway": each.settings.path for each in self.servers}
+        is_public, oauth = self.settings.ratify_http == "public", self.settings.oauth is not None
+        check_apart(behind, served, ratify_http=is_public, oauth=oauth)
 
 
 def _apis(servers: Sequence[GatewaySettings], shared: Shared, before: "Routes | None") -> "dict[str, ApiServer]":

@@ -16,11 +16,13 @@ from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
-from accredit.policy import Authority, Decision, GuardedCall
+from accredit.policy.decision import Authority, Decision
+from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.passing import CallerIdentity
 from accredit.ports import Task
-from accredit.telemetry import Batched, Operation
-from accredit.tokens import FoundTokens, VerifiedToken
+from accredit.telemetry.operations import Batched, Operation
+from accredit.tokens.carried import FoundTokens
+from accredit.tokens.claims import VerifiedToken
 
 Refused = ProofRefused | TokenError | RequestError
 """An error with which a decision refuses a request."""

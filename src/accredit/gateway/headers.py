@@ -120,7 +120,7 @@ class RequestHead:
 
     @property
     def forwarded_for(self) -> list[bytes]:
-        """The fields in which proxies say whom they had the request from."""
+        """The fields in which proxies say from whom they got the request."""
         return [value for name, value in self.raw_headers if name == b"x-forwarded-for"]
 
     @property

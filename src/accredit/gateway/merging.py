@@ -17,8 +17,8 @@ from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings, MergedUpstream, ProofSettings, TokenSettings
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.objects import members
-from accredit.pins import Definitions, Pins, digest_of
-from accredit.policy import Catalog
+from accredit.pins.definitions import Definitions, Pins, digest_of
+from accredit.policy.catalog import Catalog
 from accredit.policy.merging import MergedCatalog, merged_name
 
 

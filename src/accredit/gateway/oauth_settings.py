@@ -9,7 +9,8 @@ import msgspec
 from accredit.base.addresses import without_slash
 from accredit.oauth.uris import is_allowed, is_client_id
 from accredit.ratify import DelegationCert, HybridSigner
-from accredit.tokens import KeySet, public_jwk, read_key_set
+from accredit.tokens.issued import public_jwk
+from accredit.tokens.key_sets import KeySet, read_key_set
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -77,7 +78,7 @@ class OAuthSettings:
         return self.public_url + (without_slash(path) if path != "/" else "")
 
     def lets_in(self, client_id: str) -> bool:
-        """Return whether a client may ask at all, whoever would consent to it."""
+        """Return whether a client may ask a person for consent: its id is valid, and is allowed here."""
         if not is_client_id(client_id, private=self.private_documents):
             return False
         return self.clients is None or is_allowed(client_id, self.clients)

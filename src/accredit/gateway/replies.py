@@ -23,7 +23,7 @@ from accredit.jsonrpc.encode import (
     error_frame,
 )
 from accredit.limits import BUSY_RETRY_SECONDS
-from accredit.tokens import challenge
+from accredit.tokens.challenges import challenge
 
 
 class Refusal(Struct, frozen=True):

@@ -41,8 +41,9 @@ from accredit.gateway.upstream.http.sending import AccessTokensFor
 from accredit.gateway.upstream.measured import MeasuredBackend
 from accredit.gateway.upstream.reply import Backend
 from accredit.ports import AskStore, ClientSource, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
-from accredit.telemetry import Meter, Names, Telemetry, Transports
-from accredit.tokens import challenge
+from accredit.telemetry.labels import Names
+from accredit.telemetry.operations import Meter, Telemetry, Transports
+from accredit.tokens.challenges import challenge
 
 if TYPE_CHECKING:
     from accredit.gateway.upstream.merged import backend as merged

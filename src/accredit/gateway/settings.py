@@ -4,6 +4,7 @@ import hashlib
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -15,13 +16,15 @@ from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.http_api.call import Protocol
 from accredit.http_api.routes import RouteTable
 from accredit.limits import DEFAULT_RESPONSE_BYTES
-from accredit.pins import Pins
-from accredit.policy import Policy
+from accredit.pins.definitions import Pins
+from accredit.policy.decision import Policy
 from accredit.policy.drill import DRILLS
 from accredit.policy.merging import SERVER_NAME, merged_name
 from accredit.policy.quotas import Quotas
 from accredit.rounds.sealing import KEY_BYTES, KeyRing
-from accredit.tokens import AccessGrant, Issuer, Source
+from accredit.tokens.access import AccessGrant
+from accredit.tokens.carried import Source
+from accredit.tokens.verify import Issuer
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -71,7 +74,7 @@ class HttpUpstream:
 
     @property
     def homes(self) -> dict[str, str]:
-        """The names in `replicas`, by names that are unique among the replicas of all servers."""
+        """The names in `replicas`, each under a second name that is unique among the replicas of all servers."""
         return {_replica_name(url): name for name, url in self.replicas.items()}
 
     @property
@@ -90,8 +93,8 @@ class StdioUpstream:
     out.
 
     `cwd` is the child's working folder: that of the configuration file, or None for the gateway's own. `on_stray_line`
-    gets each line of the child's stdout that is dropped because it is not a valid message. It is used only when a
-    server is asked for its lists, as such a line may hold part of a result.
+    gets each line of the child's stdout that is dropped because it is not a valid message. It is set only to ask what a
+    server offers: in calls, such a line may hold part of a result.
     """
 
     command: tuple[str, ...]
@@ -260,8 +263,8 @@ def _constant() -> Any:
 class GatewaySettings:
     """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration, for one server.
 
-    Processes that are forked after the settings were made share `rounds`. So they open each other's sealed states and
-    session ids.
+    Processes that are forked after the settings were made share the keys in `rounds`, and so can open each other's
+    sealed states and session ids.
     """
 
     upstream: HttpUpstream | StdioUpstream | MergedUpstream | ApiUpstream
@@ -406,3 +409,16 @@ class GatewaySettings:
         if members:
             return max(each.patience for each in members)
         return CHILD_SILENCE_SECONDS if isinstance(self.upstream, StdioUpstream) else UPSTREAM_SILENCE_SECONDS
+
+
+def check_apart(behind: Mapping[str, str], served: Mapping[str, str], *, ratify_http: bool, oauth: bool) -> None:
+    """Refuse an HTTP API or agent that would get the requests of another server, or those that the gateway itself
+    answers. `behind` and `served` are the paths of these, and of MCP servers, by place. Raises `ConfigurationError`."""
+    own = {"ratify_http": AUTHORIZE_PATH.removesuffix("/authorize/")} if ratify_http else {}
+    own |= {"oauth": "/oauth"} if oauth else {}
+    for (one, prefix), (other, path) in product(behind.items(), {**served, **behind, **own}.items()):
+        if one != other and f"{path.rstrip('/')}/".startswith(f"{prefix.rstrip('/')}/"):
+            raise ConfigurationError(
+                f"{one}.path {prefix.rstrip('/')} covers {path}, where {other} is served",
+                "give each a path that is not below another's",
+            )

@@ -22,7 +22,8 @@ from msgspec import Struct
 from accredit.attest import canonical, sha256_hex
 from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream
 from accredit.ratify import HybridPublicKey
-from accredit.tokens import AccessGrant, Introspection
+from accredit.tokens.access import AccessGrant
+from accredit.tokens.introspection import Introspection
 
 _LEFT_OUT = object()
 

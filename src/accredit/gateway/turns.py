@@ -4,10 +4,10 @@
   So forty flooding streams delay others no more than one does. Short work does not wait for a turn.
 - [servers] Servers take turns, so a server whose answers are all long does not delay the long answers of another. Steps
   for one server run in the order in which they were requested. At the merged endpoint each member's work counts as
-  its own. Work for all members counts as one more server's.
+  its own. Work for all members together is treated as the work of one more server.
 - [rest] After a long step, the next one waits for `TURNS_BETWEEN_LONG_STEPS` turns, and for as long as the step took.
-  An ordinary call takes about as many turns (in some it waits for other processes), and would otherwise meet a long
-  step in each. So long work takes half of the loop's time at most.
+  An ordinary call takes about that many turns. Without the pause, it could be delayed by a long step in each of them.
+  So long work takes half of the loop's time at most.
 """
 
 import asyncio
@@ -34,10 +34,9 @@ current_server: ContextVar[str] = ContextVar("accredit_server", default="")
 
 
 class Turns:
-    """The turns of one loop."""
+    """The turns of one event loop. It has no reference to the loop, which could then never be freed (`_known`)."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
         """The waiting steps, by server; the next server is first."""
         self._comes = False
@@ -49,7 +48,7 @@ class Turns:
 
     def next(self) -> asyncio.Future[None]:
         """Return a future to await before doing a step."""
-        waiter: asyncio.Future[None] = self._loop.create_future()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lines.setdefault(current_server.get(), deque()).append(waiter)
         self._come()
         return waiter
@@ -57,27 +56,28 @@ class Turns:
     def begun(self) -> None:
         """Note that a step starts without waiting for a turn."""
         if self._began_at is None:
-            self._began_at = self._loop.time()
+            self._began_at = asyncio.get_running_loop().time()
             self._come()
 
     def _come(self) -> None:
         if not self._comes:
             self._comes = True
-            self._loop.call_soon(self._give)
+            asyncio.get_running_loop().call_soon(self._give)
 
     def _give(self) -> None:
         """Resume one waiting step in the loop's next turn, and run this again after it."""
-        now = self._loop.time()
+        loop = asyncio.get_running_loop()
+        now = loop.time()
         took, self._began_at = now - (now if self._began_at is None else self._began_at), None
         if took > LONG_STEP_SECONDS:
             self._rests = TURNS_BETWEEN_LONG_STEPS
             self._rests_until = now + min(took, MOST_REST_SECONDS)
         if self._rests:
             self._rests -= 1
-            self._loop.call_soon(self._give)
+            loop.call_soon(self._give)
             return
         if now < self._rests_until:
-            self._loop.call_at(self._rests_until, self._give)
+            loop.call_at(self._rests_until, self._give)
             return
         given = False
         while self._lines and not given:
@@ -125,5 +125,5 @@ def _turns() -> Turns:
     loop = asyncio.get_running_loop()
     of_loop = _known.get(loop)
     if of_loop is None:
-        of_loop = _known[loop] = Turns(loop)
+        of_loop = _known[loop] = Turns()
     return of_loop

@@ -329,7 +329,7 @@ class _Entry:
 
 
 def _flat(host: Host, members: Mapping[str, object]) -> Mapping[str, object]:
-    """Return an entry's members, with those flattened that some hosts nest: Zed's command, Continue's headers."""
+    """Return an entry's members. Those that some hosts nest are flattened: Zed's command, Continue's headers."""
     command, options = members.get(host.command), members.get("requestOptions")
     if isinstance(command, dict):
         inner = cast("dict[str, object]", command)

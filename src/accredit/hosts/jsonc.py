@@ -99,7 +99,7 @@ def written(text: str, path: Sequence[str]) -> str:
 
 
 def put_written(text: str, path: Sequence[str], raw: str) -> str:
-    """Return the text with a member's value replaced by `raw`, from `written`. Raises `ConfigurationError`."""
+    """Return the text with a member's value replaced by `raw`, which `written` gave. Raises `ConfigurationError`."""
     member = _member(_Reader(text, (path[0], "")), path[1])
     return text[: member.value] + raw + text[member.end :]
 

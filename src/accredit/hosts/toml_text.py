@@ -64,7 +64,7 @@ def written(text: str, path: Sequence[str]) -> str:
 
 
 def put_written(text: str, path: Sequence[str], raw: str) -> str:
-    """Return the text with the table replaced by `raw`, from `written`."""
+    """Return the text with the table replaced by `raw`, which `written` gave."""
     (start, end), *others = _lines(text, path) or [(len(text), len(text))]
     for begin, stop in reversed(others):
         text = text[:begin] + text[stop:]

@@ -73,7 +73,7 @@ def written(text: str, path: Sequence[str], *, listed: bool = False) -> str:
 
 
 def put_written(text: str, path: Sequence[str], raw: str, *, listed: bool = False) -> str:
-    """Return the text with an entry replaced by `raw`, from `written`. Raises `ConfigurationError`."""
+    """Return the text with an entry replaced by `raw`, which `written` gave. Raises `ConfigurationError`."""
     at, end, _ = _span(text, path, listed=listed)
     return text[:at] + raw + text[end:]
 

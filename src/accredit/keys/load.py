@@ -21,15 +21,7 @@ from accredit.base.files import beside
 from accredit.base.text import one_line
 from accredit.errors import ConfigurationError, WireError, WrongPassphrase
 from accredit.keys.files import MissingFile, exists_already, read_file, write_file
-from accredit.keys.formats import (
-    KEY_FILE_VERSION,
-    KeyFile,
-    KeyKind,
-    LockedKeyFile,
-    PrivateKeyFile,
-    Seeds,
-    name_fault,
-)
+from accredit.keys.formats import KEY_FILE_VERSION, KeyFile, KeyKind, LockedKeyFile, PrivateKeyFile, Seeds, name_fault
 from accredit.keys.passphrase import lock, unlock, wipe
 from accredit.keys.reading import FileContent
 from accredit.limits import MAX_KEY_FILE_BYTES, MAX_KEY_FILES

@@ -59,8 +59,8 @@ def state_folder(environ: Mapping[str, str]) -> Path:
 
 
 def entry_mark(state: Path, words: Sequence[str]) -> Path:
-    """Return the path of the mark of a host's entry whose command has these words. The file exists from when the entry
-    was written until `connect` is started so for the first time. Entries with the same words share it."""
+    """Return the path of the file that marks a host's entry with this command as not started. It is written with the
+    entry, and removed when `connect` first runs with them. Entries with the same words share it."""
     told = words[words.index("connect") :] if "connect" in words else words
     return state / f"{sha256(ascii([*told]).encode()).hexdigest()[:32]}.unstarted"
 

@@ -15,8 +15,8 @@ may have no extra members. A signer is made in this order:
 - [file] A private key in a file (`file2:PATH`) is read here. It is refused if others can read it, or if it does not
   belong to the public key.
 - [other-schemes] A signer with any other scheme is opened by securesystemslib, if the extra for it is installed. A PIN
-  comes from the environment. The signer is opened for the first signature, because neither a connection nor an HSM's
-  module survives a fork. Before that, a trial in a separate process shows whether it can sign. If the signer hangs or
+  comes from the environment. The signer is opened only when it first signs, after any fork: connections and HSM modules
+  don't survive one. Before that, a trial in a separate process shows whether it can sign. If the signer hangs or
   crashes there, the gateway doesn't.
 
 Each signature is verified, as stored, before it is used: a signer with the wrong key can't break the log.

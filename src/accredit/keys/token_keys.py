@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-    from accredit import tokens
-    from accredit.tokens import KeySet
+    from accredit.tokens import key_sets
+    from accredit.tokens.key_sets import KeySet
 else:
     exceptions = Deferred("cryptography.exceptions")
     serialization = Deferred("cryptography.hazmat.primitives.serialization")
     ec = Deferred("cryptography.hazmat.primitives.asymmetric.ec")
-    tokens = Deferred("accredit.tokens")
+    key_sets = Deferred("accredit.tokens.key_sets")
 
 
 def make_token_key() -> "EllipticCurvePrivateKey":
@@ -49,9 +49,11 @@ def kept_token_key(path: Path) -> "EllipticCurvePrivateKey":
     if not os.path.lexists(path):
         try:
             write_token_key(path, make_token_key())
-        except ConfigurationError:
+        except ConfigurationError as error:
             if not os.path.lexists(path):  # otherwise another process made one at the same time: use that
-                raise
+                raise ConfigurationError(
+                    error.what, f"make it there before, as who may write there: `accredit token keygen {path}`"
+                ) from None
     return load_token_key(path)
 
 
@@ -75,7 +77,7 @@ def load_key_set(path: Path) -> "KeySet":
     """Read the public keys of an issuer: one in PEM, or a JWK set. Raises `ConfigurationError`."""
     data = read_file(path, MAX_KEY_SET_BYTES).data
     try:
-        keys = tokens.read_key_set(data) if data.lstrip().startswith(b"{") else tokens.read_public_key(data)
+        keys = key_sets.read_key_set(data) if data.lstrip().startswith(b"{") else key_sets.read_public_key(data)
     except KeySetError as error:
         raise ConfigurationError(f"{path}: {error}", "name a public key in PEM, or a JWK set") from None
     if not keys.keys:

@@ -29,7 +29,7 @@ from accredit.errors import AccessTokenError, UpstreamLeftOut
 from accredit.limits import ACCESS_TOKEN_REQUEST_SECONDS
 from accredit.net.fetch import check_url
 from accredit.net.token_endpoint import Unreachable, request_token
-from accredit.tokens import AccessGrant, AccessToken, SubjectToken
+from accredit.tokens.access import AccessGrant, AccessToken, SubjectToken
 
 ACCESS_TOKEN_RETRY_SECONDS = 2.0
 """How long a failed request for an access token is not repeated. So an authorization server that is down is not

@@ -12,10 +12,10 @@ cost more than intended:
   their own: a stranger's slow name server delays nothing else.
 - [response] The status must be 200, without a content coding, and the body at most `max_bytes`, all within one time
   limit.
-- [work] At most `MAX_INTERIM_ANSWERS` come before an answer, all heads together have at most `MAX_FETCHED_HEAD_BYTES`,
-  all of an answer at most that and twice `max_bytes`, and at most `MAX_SHORT_PIECES` of it are short, of what is read
-  as of its body. All of these are free to send without end, each takes work of the thread in which calls are decided,
-  and some URLs are strangers'.
+- [work] These are bounded: the interim answers before an answer (`MAX_INTERIM_ANSWERS`), the bytes of all its heads
+  (`MAX_FETCHED_HEAD_BYTES`), all of its bytes (`MAX_FETCHED_HEAD_BYTES` and twice `max_bytes`), and how many of its
+  reads, and of the pieces of its body, may be short (`MAX_SHORT_PIECES`). Otherwise a stranger's server could send them
+  without end, at no cost to itself, and occupy the thread in which calls are decided.
 
 The callers check the content of the body.
 """
@@ -34,7 +34,7 @@ import httpx2
 
 from accredit.base.addresses import is_loopback_host, is_public_address
 from accredit.errors import ConfigurationError, KeySetError
-from accredit.limits import MAX_INTERIM_ANSWERS, MAX_QUOTED
+from accredit.limits import MAX_INTERIM_ANSWERS, MAX_PORT, MAX_QUOTED
 
 MAX_KEYS_REDIRECTS = 3
 """How many redirects one fetch follows, all within one origin."""
@@ -190,13 +190,15 @@ async def read_body(response: httpx2.Response, max_bytes: int) -> bytes | None:
 
 
 class _Transport(httpx2.AsyncHTTPTransport):
-    """Has the answers of each connection, of at most so many bytes, read by `_Answers`."""
+    """Reads the answers on each connection through `_Answers`, which bounds them to `most_bytes`."""
 
     def __init__(self, most_bytes: int, context: ssl.SSLContext) -> None:
         super().__init__(verify=context, trust_env=False)
         self._most_bytes = most_bytes
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if (request.url.port or 0) > MAX_PORT:
+            raise httpx2.ConnectError("a port that there is none")
         request.extensions = {**request.extensions, "trace": self._on_event}
         return await super().handle_async_request(request)
 

@@ -25,9 +25,9 @@ from accredit.net.fetch import Resolve, check_url, fetch, public_address
 from accredit.net.token_endpoint import post_form
 from accredit.oauth import openid
 from accredit.oauth.forms import Parameters
-from accredit.tokens import KeySet, read_key_set
 from accredit.tokens.access import basic_credentials
 from accredit.tokens.discovery import MAX_METADATA_BYTES, is_elsewhere, metadata_urls_of, read_key_set_url
+from accredit.tokens.key_sets import KeySet, read_key_set
 
 METADATA_SECONDS = 300.0
 """How long the provider's metadata and keys count. So long a withdrawn key may still be accepted."""
@@ -98,7 +98,8 @@ class IdentityProvider:
         return openid.read_person(tokens, self._issuer, self._client_id, keys, now, secret=secret)
 
     async def _look_up(self, kid: str | None = None) -> _Known:
-        """Return the provider's metadata, and keys that have this id among them, if there are any ([remembered])."""
+        """Return the provider's metadata and keys. If the provider has a key with the id `kid`, it is among them
+        ([remembered])."""
         known = self._current()
         if known is None or not known.keys.knows(kid):
             async with self._looking:

@@ -30,8 +30,8 @@ from accredit.errors import AccessTokenError, InvalidToken, KeysUnavailable
 from accredit.limits import MAX_CACHED_TOKENS
 from accredit.net.fetch import check_url
 from accredit.net.token_endpoint import Unreachable, post_form
-from accredit.tokens import Claims, Introspection
-from accredit.tokens.introspection import INTROSPECTED_SECONDS, question, read_introspection
+from accredit.tokens.claims import Claims
+from accredit.tokens.introspection import INTROSPECTED_SECONDS, Introspection, question, read_introspection
 
 INTROSPECTION_SECONDS = 5.0
 """How long an issuer may take to answer about a token. The caller's request waits for it."""

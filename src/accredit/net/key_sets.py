@@ -29,8 +29,10 @@ from accredit.errors import KeySetError, KeysUnavailable
 from accredit.limits import MAX_KEY_SET_BYTES
 from accredit.net.fetch import check_url, fetch, public_address
 from accredit.net.introspection import Introspections
-from accredit.tokens import Claims, Issuer, KeySet, read_key_set
+from accredit.tokens.claims import Claims
 from accredit.tokens.discovery import MAX_METADATA_BYTES, is_elsewhere, metadata_urls_of, read_key_set_url
+from accredit.tokens.key_sets import KeySet, read_key_set
+from accredit.tokens.verify import Issuer
 
 KEYS_FRESH_SECONDS = 300.0
 """The age at which a key set is fetched again. So long a withdrawn key may still be accepted."""

@@ -16,7 +16,7 @@ import httpx2
 
 from accredit.errors import AccessTokenError, KeySetError
 from accredit.net.fetch import Resolve, place_of, plain_client, read_body
-from accredit.tokens import AccessGrant, AccessToken, SubjectToken, error_word, read_access_token
+from accredit.tokens.access import AccessGrant, AccessToken, SubjectToken, error_word, read_access_token
 
 MAX_TOKEN_ANSWER_BYTES = 65_536
 """The most bytes of an answer with an access token. That is enough for the longest token, with an id token and a

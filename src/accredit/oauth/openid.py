@@ -32,10 +32,10 @@ from accredit.errors import InvalidToken, KeySetError, OAuthError
 from accredit.limits import MAX_SAFE_INTEGER, MAX_TOKEN_BYTES
 from accredit.oauth.forms import Parameters
 from accredit.oauth.requests import challenge_of
-from accredit.tokens import KeySet
 from accredit.tokens.access import Hidden
 from accredit.tokens.claims import NOT_JSON, take_apart
 from accredit.tokens.discovery import is_endpoint_of, read_key_set_url
+from accredit.tokens.key_sets import KeySet
 from accredit.tokens.verify import TOKEN_LEEWAY_SECONDS
 
 MAX_PERSON_NAME_CHARS = 100
@@ -148,7 +148,7 @@ def read_tokens(body: bytes) -> tuple[str, str]:
 
 
 def key_id_of(id_token: str) -> str | None:
-    """Return the id of the key that an id token says to be signed by. Raises `OAuthError`."""
+    """Return the id of the key with which an id token claims to be signed. Raises `OAuthError`."""
     try:
         return take_apart(id_token).kid
     except InvalidToken:

@@ -123,7 +123,7 @@ def is_any_programs(redirect_uri: str) -> bool:
 def form_action(redirect_uri: str) -> str:
     """Return the source expression (CSP 3 section 2.3.1) for the origin, or the scheme, of a redirect URI.
 
-    CSP has no form for an IPv6 address. For one, this is `http:`, which allows every http URL.
+    CSP has no form for an IPv6 address. For such a host return `http:`, which allows every http URL.
     """
     match = _URL.fullmatch(redirect_uri)
     if match is None or "[" in match["host"]:

@@ -10,31 +10,21 @@ from typing import TypeVar, cast
 
 import click
 
-from accredit.app import assemble
+from accredit.app.assemble import assemble
 from accredit.asking.reaching import values_of
 from accredit.base.terminal import two_lines
-from accredit.config import (
-    Loaded,
-    SettingRow,
-    build_all_settings,
-    build_catalog,
-    build_monitoring,
-    build_proofs,
-    build_records,
-    build_rounds,
-    build_tokens,
-    check_exposure,
-    check_no_loop,
-    gateway_id,
-    json_schema,
-    list_settings,
-    load,
-    own_key_file,
-    tls_context,
-    vocabulary_of,
-)
+from accredit.config.attest import build_records, gateway_id, own_key_file
+from accredit.config.build import build_all_settings
+from accredit.config.conversion import json_schema
+from accredit.config.listen import check_exposure, check_no_loop, tls_context
+from accredit.config.load import Loaded, load
+from accredit.config.monitoring import build_monitoring
+from accredit.config.proofs import build_catalog, build_proofs, vocabulary_of
 from accredit.config.schema import SECTIONS, Server
 from accredit.config.servers import every_view
+from accredit.config.show import SettingRow, list_settings
+from accredit.config.store import build_rounds
+from accredit.config.tokens import build_tokens
 from accredit.errors import ConfigurationError
 from accredit.ops.config_missing import all_faults, differing_tools
 from accredit.refusals import oauth_hosts

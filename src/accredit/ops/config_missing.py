@@ -15,8 +15,9 @@ from accredit.asking.listing import ServerListing
 from accredit.asking.reaching import Reach
 from accredit.asking.server import ask_each
 from accredit.base.text import some_of
-from accredit.config import Loaded, build_catalog
+from accredit.config.load import Loaded
 from accredit.config.named_files import named_files, named_variables
+from accredit.config.proofs import build_catalog
 from accredit.config.servers import every_view
 from accredit.errors import ConfigurationError
 from accredit.policy.drill import DRILLS

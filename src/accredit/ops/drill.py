@@ -20,10 +20,9 @@ from urllib.parse import urlsplit
 import httpx2
 
 from accredit.asking.reaching import Reach, endpoint_of
-from accredit.config import load
 from accredit.config.attest import gateway_id
 from accredit.config.listen import url_here
-from accredit.config.load import Loaded
+from accredit.config.load import Loaded, load
 from accredit.config.proofs import build_proofs, vocabulary_of
 from accredit.config.schema import Server
 from accredit.config.servers import every_view, view
@@ -37,7 +36,8 @@ from accredit.ops.drill_agents import Agent, TokenMaker
 from accredit.ops.drill_calls import Drill, DrilledCall, DrillParties, ExpectedOutcome
 from accredit.ops.drill_roads import AgentRoad, ApiRoad, Endpoint, McpRoad, Road
 from accredit.terminal.output import BAD, GOOD, Words, print_result, print_table, say, tell
-from accredit.tokens import KeySet, Source
+from accredit.tokens.carried import Source
+from accredit.tokens.key_sets import KeySet
 
 DRILL_ANSWER_SECONDS = 10.0
 """How many seconds `accredit drill` waits for one answer. The gateway answers by itself, without asking a server."""

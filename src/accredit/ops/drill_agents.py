@@ -13,19 +13,11 @@ from msgspec import Struct
 from accredit.base.clock import unix_seconds
 from accredit.keys import make_key
 from accredit.limits import CLOCK_LEAD_SECONDS
-from accredit.policy import GuardedCall, guarded_call_from_values
 from accredit.policy.drill import DRILL_ROUTE, DRILL_SCOPE, DRILLS, SENSITIVE_DRILL_ROUTE
-from accredit.ratify import (
-    Constraint,
-    DelegationCert,
-    Grant,
-    HybridSigner,
-    ProofBundle,
-    issue_delegation,
-    present,
-)
+from accredit.policy.guarded_call import GuardedCall, guarded_call_from_values
+from accredit.ratify import Constraint, DelegationCert, Grant, HybridSigner, ProofBundle, issue_delegation, present
 from accredit.ratify.challenges import CHALLENGE_BYTES
-from accredit.tokens import SessionGrant, issue_session_token
+from accredit.tokens.issued import SessionGrant, issue_session_token
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey

@@ -3,7 +3,7 @@
 - [mcp] A call of a tool, in one era. In the legacy era none is in a session, as only a server could begin one.
 - [http] A request to an HTTP API behind the gateway, for one of the gateway's own routes.
 - [a2a] A message to an agent behind the gateway, for one of the gateway's own skills.
-- [authorize] The question of a proxy whether it may forward such a request, as that proxy asks it.
+- [authorize] A proxy's question whether it may forward such a request, in that proxy's form.
 - [one-connection] Each call has a connection of its own, so that it may reach any worker.
 - [bound] An answer is read up to `MAX_REFUSAL_BYTES`, and within the time of one call.
 """
@@ -26,12 +26,11 @@ from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.methods import AGENT_SKILL, META_CAPABILITIES, META_CLIENT_INFO, META_VERSION, Era
 from accredit.limits import MAX_REFUSAL_BYTES
 from accredit.ops.drill_agents import mcp_call
-from accredit.policy import PROOF, GuardedCall
 from accredit.policy.agent_call import PROTOCOL, AgentCall
 from accredit.policy.drill import DRILL_PASSED, DRILL_PATHS, DRILLS
-from accredit.policy.guarded_call import payload_digest
+from accredit.policy.guarded_call import PROOF, GuardedCall, payload_digest
 from accredit.ratify import ProofBundle
-from accredit.tokens import Source
+from accredit.tokens.carried import Source
 
 _REVISIONS = {Era.LEGACY: "2025-11-25", Era.MODERN: "2026-07-28"}
 _SEND = "SendMessage"
@@ -92,7 +91,7 @@ class Road(Protocol):
 
 
 class McpRoad:
-    """The road of MCP ([mcp])."""
+    """Calls tools over MCP ([mcp])."""
 
     has_sessions = signs_arguments = True
 

@@ -11,7 +11,7 @@ from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ops.inspect_records import print_bundle
 from accredit.ops.inspect_token import inspect_token, is_opaque, is_token, print_opaque
 from accredit.ops.log_place import keys_by_kind
-from accredit.policy import MCP_SCOPES
+from accredit.policy.catalog import MCP_SCOPES
 from accredit.ratify import (
     DelegationCert,
     ProofBundle,
@@ -88,7 +88,7 @@ def _print(document: DelegationDocument, known: Mapping[str, KeyFile], now: int)
 def _print_chain(
     chain: Sequence[DelegationCert], known: Mapping[str, KeyFile], now: int
 ) -> tuple[dict[str, object], bool]:
-    """Print a chain for people. Return what it says for programs, and whether a signature is bad."""
+    """Print a chain for people. Return it as JSON members, and whether a signature is bad."""
     certificates = [_certificate_members(chain, index) for index in range(len(chain))]
     for index, (cert, members) in enumerate(zip(chain, certificates, strict=True)):
         say("")

@@ -5,15 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from accredit.attest import (
-    CallBundle,
-    CallRecord,
-    Envelope,
-    LogKey,
-    RecordKey,
-    Statement,
-    decode_statement,
-)
+from accredit.attest import CallBundle, CallRecord, Envelope, LogKey, RecordKey, Statement, decode_statement
 from accredit.attest.statements import Predicate
 from accredit.base.clock import unix_ms
 from accredit.errors import AttestationError

@@ -13,10 +13,10 @@ from accredit.limits import MAX_TOKEN_BYTES
 from accredit.signing.token_issue import tools_in_words
 from accredit.terminal import wording as words
 from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_facts, print_result, say
-from accredit.tokens import ALGORITHMS, Issuer, TokenVerifier
 from accredit.tokens.access import B64TOKEN
 from accredit.tokens.claims import Claims, read_claims, take_apart
-from accredit.tokens.verify import BOUND
+from accredit.tokens.key_sets import ALGORITHMS
+from accredit.tokens.verify import BOUND, Issuer, TokenVerifier
 
 _TOKEN = re.compile(rb"\s*[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\s*")
 

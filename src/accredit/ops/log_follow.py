@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Literal, TypeVar
 
 from accredit.base.text import several
-from accredit.config import load
+from accredit.config.load import load
 from accredit.config.values import Url, WrongValue, check
 from accredit.errors import CollectorError, ConfigurationError, StoreUnavailable
 from accredit.limits import FOLLOW_SECONDS
@@ -124,8 +124,8 @@ def _reason(error: Exception) -> str:
 
 
 class _Stop:
-    """SIGINT and SIGTERM, as `KeyboardInterrupt`: at once, but deferred between the delivery of entries and the note of
-    the new position. Otherwise the next start would send the same entries again."""
+    """Raises `KeyboardInterrupt` on SIGINT and SIGTERM. It is raised at once, but deferred after entries were
+    delivered, until the new position is noted. Otherwise the next start would send the same entries again."""
 
     def __init__(self) -> None:
         self._is_deferred = self._is_asked = False

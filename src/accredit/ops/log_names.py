@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from accredit.attest import LogKey, RecordKey
-from accredit.config import load
+from accredit.config.load import load
 from accredit.console.names import known_names as own_names
 from accredit.keys import public_keys_in
 from accredit.keys.places import config_folder
@@ -62,7 +62,7 @@ def one_call(log: LogReader, prefix: str) -> str | None:
 def one_party(
     log: LogReader, prefix: str, names: Names, keys: _Keys, what: Literal["agent", "principal"]
 ) -> str | None:
-    """Do the same for an agent or a principal. A whole id need not be in the log."""
+    """Return the id of an agent or a principal, as `one_call` does for a call. A whole id need not be in the log."""
     if _WHOLE.fullmatch(prefix):
         return prefix
     prover, ids = Prover(keys), set[str]()

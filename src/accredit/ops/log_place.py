@@ -23,14 +23,18 @@ from accredit.ratify import HybridPublicKey
 from accredit.ratify.strict_json import parse
 
 if TYPE_CHECKING:
-    from accredit import config as configuration
     from accredit import stores
-    from accredit.config import Loaded
+    from accredit.config import attest as identity
+    from accredit.config import load as loading
+    from accredit.config import proofs
+    from accredit.config import store as storage
+    from accredit.config.load import Loaded
     from accredit.stores import LogStore
     from accredit.stores.postgres import session
 else:  # for a log and its configuration: of a call in a file with its keys in files nobody asks for them
-    configuration, stores = Deferred("accredit.config"), Deferred("accredit.stores")
-    session = Deferred("accredit.stores.postgres.session")
+    loading, proofs = Deferred("accredit.config.load"), Deferred("accredit.config.proofs")
+    identity, storage = Deferred("accredit.config.attest"), Deferred("accredit.config.store")
+    stores, session = Deferred("accredit.stores"), Deferred("accredit.stores.postgres.session")
 
 _KEPT = "name a file that `accredit log checkpoint` wrote, or the log of a gateway, in JSON"
 _AGO = re.compile(r"([1-9][0-9]{0,8})([smhd])")
@@ -53,7 +57,7 @@ class LogSource(NamedTuple):
     def place(self) -> "LogStore":
         """Return the store that holds the log. Raises `ConfigurationError`."""
         loaded = _load(self.config) if self.store is None else None
-        url = stores.parse_store_url(self.store or "", Path.cwd()) if loaded is None else configuration.store_of(loaded)
+        url = stores.parse_store_url(self.store or "", Path.cwd()) if loaded is None else storage.store_of(loaded)
         if url.lasting is None:
             no_file = loaded is not None and loaded.file is None  # likely the wrong folder, whose default is memory
             raise ConfigurationError(
@@ -86,7 +90,7 @@ class LogSource(NamedTuple):
         if paths or self.store is not None:
             return people_in(paths)
         try:
-            return configuration.roots_of(_load(self.config))
+            return proofs.roots_of(_load(self.config))
         except ConfigurationError:
             return {}
 
@@ -129,7 +133,7 @@ def public_keys(
     """
     keys = [_public_key(path) for path in paths]
     if not keys:
-        keys = own_keys(configuration.load(config, os.environ, {}, look_here=look_here))
+        keys = own_keys(loading.load(config, os.environ, {}, look_here=look_here))
     if not keys:
         other = "set attest.key_file" if look_here or config is not None else "its configuration with --config"
         raise ConfigurationError(
@@ -141,11 +145,11 @@ def public_keys(
 
 def own_keys(loaded: "Loaded") -> list[LogKey | RecordKey]:
     """Return the keys that verify a configuration's log; may be empty. Raises `ConfigurationError`."""
-    attest, private = loaded.config.attest, configuration.own_key_file(loaded)
+    attest, private = loaded.config.attest, identity.own_key_file(loaded)
     public = public_path(private) if private is not None else None
     own = [public] if public is not None and (attest.key_file is not None or public.exists()) else []
     other = [Path(attest.signer_public_key_file)] if attest.signer_public_key_file is not None else []
-    return [*map(_public_key, (*own, *other)), *configuration.trusted_log_keys(loaded)]
+    return [*map(_public_key, (*own, *other)), *identity.trusted_log_keys(loaded)]
 
 
 def keys_by_kind(
@@ -177,7 +181,7 @@ def people_in(paths: Iterable[Path]) -> Mapping[HybridPublicKey, str]:
 
 
 def _load(config: Path | None) -> "Loaded":
-    return configuration.load(config, os.environ, {})
+    return loading.load(config, os.environ, {})
 
 
 def _public_key(path: Path) -> LogKey | RecordKey:

@@ -141,7 +141,9 @@ def verify_file(
     if first is not None and (b"".join(first[:100].split()).startswith(_BUNDLE) or first.strip() == b"{"):
         if kept:
             raise ConfigurationError(f"{path} is the bundle of one call, and no log", _NO_LOG)
-        auditor = Auditor(people, only_these=bool(wanted.roots), now=unix_ms() // 1000, target=wanted.target)
+        auditor = Auditor(
+            people, only_these=bool(wanted.roots), now=unix_ms() // 1000, target=wanted.target, one_call=True
+        )
         return _verify_bundle(_whole(path, every), trusted, auditor, names or {}, wanted)
     if wanted.roots:
         raise ConfigurationError(f"{path} is a log without its certificates, and --root is for one call", ONE_CALL)

@@ -20,8 +20,11 @@ from typing import NamedTuple
 
 from accredit.app.pid_file import is_served
 from accredit.attest import LogKey, RecordKey
-from accredit.config import Loaded, load, named_files, own_key_file, roots_of, store_of
-from accredit.config.load import DEFAULT_FILE
+from accredit.config.attest import own_key_file
+from accredit.config.load import DEFAULT_FILE, Loaded, load
+from accredit.config.named_files import named_files
+from accredit.config.proofs import roots_of
+from accredit.config.store import store_of
 from accredit.console.lists import ListPlace
 from accredit.console.names import known_names
 from accredit.errors import ConfigurationError, WireError
@@ -162,7 +165,7 @@ def _roots(loaded: Loaded) -> Mapping[HybridPublicKey, str]:
 
 
 def _is_list_of(person: KeyFile, path: Path) -> bool:
-    """Return whether a file holds the person's revocation list, and is their own."""
+    """Return whether a file that others can't write holds the person's revocation list."""
     if fault_of_file(path) is not None:
         return False
     with contextlib.suppress(ConfigurationError, WireError):

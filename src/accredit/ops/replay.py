@@ -15,7 +15,10 @@ from msgspec import structs
 from accredit.attest import CallRecord, sha256_hex, timestamp
 from accredit.base.caching import RecentlyUsed
 from accredit.base.text import escape_text, several
-from accredit.config import Loaded, build_all_settings, gateway_id, load, policy_digest
+from accredit.config.attest import gateway_id
+from accredit.config.build import build_all_settings
+from accredit.config.digest import policy_digest
+from accredit.config.load import Loaded, load
 from accredit.errors import WireError
 from accredit.gateway import GatewaySettings
 from accredit.gateway.settings import ApiUpstream

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from accredit.base.standard import is_for_programs
 from accredit.base.text import date_time
-from accredit.config import load, store_of
+from accredit.config.load import load
+from accredit.config.store import store_of
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.stores import PostgresDatabase, parse_store_url
 from accredit.stores.postgres import migration

@@ -25,8 +25,9 @@ from msgspec import structs
 from accredit.attest import timestamp
 from accredit.base.text import json_ascii, several
 from accredit.client.presenter import GRANTS
-from accredit.config import Loaded, build_proofs, gateway_id, load, vocabulary_of
-from accredit.config.proofs import catalog_of
+from accredit.config.attest import gateway_id
+from accredit.config.load import Loaded, load
+from accredit.config.proofs import build_proofs, catalog_of, vocabulary_of
 from accredit.config.servers import every_view
 from accredit.console.settings import read_settings
 from accredit.errors import ConfigurationError

@@ -22,13 +22,7 @@ from accredit.base.steps import Steps
 from accredit.canonical import canonical
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import elements
-from accredit.jsonrpc.objects import (
-    Names,
-    as_string,
-    check_no_duplicates,
-    members,
-    unambiguous_members,
-)
+from accredit.jsonrpc.objects import Names, as_string, check_no_duplicates, members, unambiguous_members
 from accredit.jsonrpc.text import check_structures
 from accredit.limits import MAX_DEFINITIONS, MAX_LISTED_BYTES
 

@@ -22,90 +22,9 @@ import typing
 from accredit.base.deferred import names_of as _names_of
 
 if typing.TYPE_CHECKING:
-    from accredit.policy.catalog import MCP_SCOPES, OWN_SCOPE, Catalog, Entry, scope_fault
-    from accredit.policy.decision import CONSTRAINT_REFUSALS, Authority, Decision, Flow, Policy, drive
-    from accredit.policy.evaluators import with_own
-    from accredit.policy.facts import Facts, facts_fault
-    from accredit.policy.guarded_call import (
-        GUARDED,
-        LISTS,
-        PROOF,
-        PROOFS,
-        GuardedCall,
-        digest_in_steps,
-        guarded_call_from_values,
-        guarded_call_in_steps,
-        guarded_call_of,
-        looks_guarded,
-        may_guard,
-        payload_digest,
-        proofs_in,
-    )
-    from accredit.policy.within import check_given, check_within
-else:  # imported on first use: who verifies records needs neither decisions nor the JSON-RPC that they are about.
-    __getattr__ = _names_of(
-        __name__,
-        {
-            "Authority": "decision",
-            "Catalog": "catalog",
-            "check_given": "within",
-            "check_within": "within",
-            "CONSTRAINT_REFUSALS": "decision",
-            "Decision": "decision",
-            "digest_in_steps": "guarded_call",
-            "drive": "decision",
-            "Entry": "catalog",
-            "Facts": "facts",
-            "facts_fault": "facts",
-            "Flow": "decision",
-            "GUARDED": "guarded_call",
-            "guarded_call_from_values": "guarded_call",
-            "guarded_call_in_steps": "guarded_call",
-            "guarded_call_of": "guarded_call",
-            "GuardedCall": "guarded_call",
-            "LISTS": "guarded_call",
-            "looks_guarded": "guarded_call",
-            "may_guard": "guarded_call",
-            "MCP_SCOPES": "catalog",
-            "OWN_SCOPE": "catalog",
-            "payload_digest": "guarded_call",
-            "Policy": "decision",
-            "PROOF": "guarded_call",
-            "PROOFS": "guarded_call",
-            "proofs_in": "guarded_call",
-            "scope_fault": "catalog",
-            "with_own": "evaluators",
-        },
-    )
+    from accredit.policy.guarded_call import guarded_call_from_values
 
-__all__ = [
-    "CONSTRAINT_REFUSALS",
-    "GUARDED",
-    "LISTS",
-    "MCP_SCOPES",
-    "OWN_SCOPE",
-    "PROOF",
-    "PROOFS",
-    "Authority",
-    "Catalog",
-    "Decision",
-    "Entry",
-    "Facts",
-    "Flow",
-    "GuardedCall",
-    "Policy",
-    "check_given",
-    "check_within",
-    "digest_in_steps",
-    "drive",
-    "facts_fault",
-    "guarded_call_from_values",
-    "guarded_call_in_steps",
-    "guarded_call_of",
-    "looks_guarded",
-    "may_guard",
-    "payload_digest",
-    "proofs_in",
-    "scope_fault",
-    "with_own",
-]
+__all__ = ["guarded_call_from_values"]
+
+# Imported on first use: who verifies records needs neither calls nor the JSON-RPC that they are about.
+__getattr__ = _names_of(__name__, {"guarded_call_from_values": "guarded_call"})

@@ -13,15 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from accredit.base.clock import unix_seconds
 from accredit.ports import KeySets
-from accredit.tokens import (
-    Issuer,
-    TokenVerifier,
-    VerifiedToken,
-    check_policy,
-    check_present,
-    check_session,
-    check_tool,
-)
+from accredit.tokens.claims import VerifiedToken
+from accredit.tokens.verify import Issuer, TokenVerifier, check_policy, check_present, check_session, check_tool
 
 
 class TokenAuthorizer:

@@ -57,7 +57,7 @@ from accredit.attest.canonical import HybridPair, KeptProof
 from accredit.consent.call import names_definition
 from accredit.errors import ChallengesFull, ClockSetBack, ProofRefused, StoreUnavailable, WireError
 from accredit.limits import CHALLENGE_WINDOW_SECONDS, CLOCK_BACK_SECONDS, CLOCK_LEAD_SECONDS, MAX_PROOF_BUNDLE_BYTES
-from accredit.pins import Pins
+from accredit.pins.definitions import Pins
 from accredit.policy import refusals
 from accredit.policy.catalog import Entry
 from accredit.policy.constraint_words import why_refused
@@ -95,7 +95,7 @@ from accredit.ratify import (
 from accredit.ratify.terms import ConsumeChallenge, IsRevoked, Terms, ValidateChallenge
 from accredit.ratify.terms import Need as ProofNeed
 from accredit.ratify.verify import constraints_fault, verification
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 CLOCK_AHEAD_SECONDS = 60
 """How many seconds the signer's clock may be ahead, for a challenge issued here. That challenge's lifetime is measured

@@ -15,7 +15,7 @@ Where the gateway's statements can be checked, they are not believed:
   of this gateway, agent, session, scope, method and target, and of the params whose digest is the record's subject.
 - [path] For a request that is not MCP's, only the SHA-256 of the path is kept. Only a caller that supplies the path can
   check that the session context is derived from it. Otherwise it is unknown who signed, unless something contradicts
-  the record.
+  the record. If the caller supplies the path of this very call, another one in the proof is a contradiction.
 
 Each part of the evidence (who allowed, who signed) is True if all of it holds, False if something contradicts it, and
 None if it is unknown: for a record before version 3, a proof that was not kept, a root without a key to compare. Not
@@ -214,7 +214,7 @@ class Auditor:
     """Judges records. `roots` are the trusted people's keys, with their names. With `only_these`, a chain with another
     root is a contradiction; otherwise its root is unknown. `now` (unix seconds) is for exports, which lack the proofs
     of recent calls: then the signer of these is unknown. `target` is a request's path, according to the caller
-    ([path])."""
+    ([path]): that of some call or, with `one_call`, of the only one that is judged."""
 
     def __init__(
         self,
@@ -223,9 +223,11 @@ class Auditor:
         only_these: bool = False,
         now: int | None = None,
         target: str | None = None,
+        one_call: bool = False,
     ) -> None:
         self.now = now
         self.target = target
+        self.one_call = one_call
         self._roots = roots
         self._only_these = only_these
         self._chains = RecentlyUsed[bytes, tuple[_Chain, str]](MAX_RECORDED_CHAINS)
@@ -409,7 +411,7 @@ class _Case:
             raise _Contradiction("its proof is of another agent")
         if proof.context is None:
             raise _Contradiction("its proof is bound to no call")
-        path = self._requested_path(proof.context, auditor.target)
+        path = self._requested_path(proof.context, auditor)
         self._check_context(proof.context, path, proof.session_context)
         message = challenge_sign_bytes(proof.challenge, proof.challenge_at, proof.session_context)
         signature = HybridSignature(proof.challenge_sig.ed25519, proof.challenge_sig.ml_dsa_65)
@@ -421,12 +423,18 @@ class _Case:
         if path is None:
             raise _Untold("its path is kept as a SHA-256 alone: say with --target what it was")
 
-    def _requested_path(self, context: SignedContext, target: str | None) -> str | None:
+    def _requested_path(self, context: SignedContext, auditor: Auditor) -> str | None:
         """Return the path that was signed, or None if it is not known ([path])."""
+        target = auditor.target
         if self._record.call.protocol not in PROTOCOLS_WITH_PATH:
             return context.requested_path
-        digest = PATH_DIGEST + sha256_hex(target.encode("utf-8", "replace")) if target is not None else ""
-        return target if context.requested_path == digest else None
+        if target is None:
+            return None
+        if context.requested_path == PATH_DIGEST + sha256_hex(target.encode("utf-8", "replace")):
+            return target
+        if auditor.one_call:
+            raise _Contradiction("its proof is for another target than the one that is named here")
+        return None
 
     def _may_be_held(self, now: int | None) -> bool:
         """Return whether a proof may still be withheld, since the session that it names may still be open."""
@@ -513,7 +521,8 @@ class _Case:
 
 
 def _protocol_is(context: SignedContext, call: RecordedCall) -> bool:
-    """Return whether a context fits the call's protocol. Of an OAuth client's call it names client and call."""
+    """Return whether a context fits the call's protocol. For an OAuth client's call, the context must name client and
+    call."""
     protocol = call.protocol
     workspace, invocation = (call.client, call.id) if call.client is not None else (WORKSPACES[protocol], "")
     is_kept_short = context.requested_path.startswith(PATH_DIGEST)

@@ -26,9 +26,10 @@ from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Success
 from accredit.jsonrpc.objects import Names, as_string, is_object, members, unambiguous_members
 from accredit.limits import ITEMS_AT_ONCE, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES
-from accredit.pins import Pins, digest_of
+from accredit.pins.definitions import Pins, digest_of
 from accredit.policy.catalog import Catalog, Entry
-from accredit.tokens import VerifiedToken, may_use
+from accredit.tokens.claims import VerifiedToken
+from accredit.tokens.verify import may_use
 
 SCOPE = "ratify_scope"
 SENSITIVE = "ratify_sensitive"

@@ -21,7 +21,7 @@ from accredit.jsonrpc.frames import Notification, Request
 from accredit.limits import MAX_META_MEMBERS
 from accredit.policy.decision import Authority
 from accredit.policy.guarded_call import GUARDED, PROOFS, read_freely
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 AUTHORIZATION = "dev.accredit/authorization"
 _CLAIMS = frozenset({AUTHORIZATION, "com.ratifyprotocol/authority", "com.ratifyprotocol/admission"})

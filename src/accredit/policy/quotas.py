@@ -44,8 +44,8 @@ By = Literal["principal", "agent", "subject", "server"]
 
 
 class Quota(Struct, frozen=True, kw_only=True):
-    """At most `most` calls of `tools` in any `window_s` seconds. With a `fact`, its sum over these calls is at most
-    `most` millionths. `window` is the window's length as the configuration writes it."""
+    """At most `most` calls of `tools` in any `window_s` seconds. With a `fact`, `most` limits that fact's sum instead,
+    in millionths. `window` is the window's length as the configuration writes it."""
 
     by: By
     tools: frozenset[str]

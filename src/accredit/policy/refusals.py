@@ -76,8 +76,8 @@ def missing_proof(call: GuardedCall, entry: Entry | None, verifier_id: str, bind
 
 
 def ask_for_introduction(method: str, verifier_id: str, binding: str, challenge: str) -> ProofRefused:
-    """-31001 with status 401: a request to begin, or for a list, that comes without a token and a proof where OAuth
-    clients are let in. `challenge` tells them where to go, the data tells others how to make a proof."""
+    """-31001 with status 401: where OAuth clients are let in, a request to begin, or for a list, came with neither a
+    token nor a proof. `challenge` tells these clients where to go; the data tells others how to make a proof."""
     call = GuardedCall(method, "", "", b"", None, None)
     refused = missing_proof(call, None, verifier_id, binding)
     refused.challenge = challenge

@@ -34,7 +34,7 @@ from accredit.attest.statements import milliseconds
 from accredit.consent.call import CALL, CallTerms
 from accredit.errors import FrameError, WireError
 from accredit.limits import MAX_RECORDED_TARGET
-from accredit.pins import Pins
+from accredit.pins.definitions import Pins
 from accredit.policy.agent_call import is_about_tasks
 from accredit.policy.decide import CaseTerms, ProofCheck, decide
 from accredit.policy.decision import (
@@ -69,7 +69,7 @@ from accredit.ratify.challenges import CHALLENGE_BYTES
 from accredit.ratify.constraints import MaxRate, TimeWindow
 from accredit.ratify.terms import IsRevoked
 from accredit.ratify.verify import chain_verification, constraints_fault
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 OPEN = {
     "arguments": "a constraint or a quota is about arguments, and the log holds a digest of them",
@@ -255,7 +255,7 @@ def _reason(record: CallRecord) -> str:
 
 
 class _RecordedCall:
-    """A recorded call, which answers the needs of `decide`. `open` is why the answer is uncertain."""
+    """A recorded call. It answers what `decide` asks. `open` is why the verdict is uncertain."""
 
     def __init__(self, record: CallRecord, digest: bytes, chain: Sequence[DelegationCert] | None) -> None:
         self.chain = tuple(chain or ())

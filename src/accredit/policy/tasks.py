@@ -24,7 +24,7 @@ from accredit.policy.facts import CONTEXT_NAMES
 from accredit.policy.merging import member_of_name
 from accredit.ports import Task
 from accredit.ratify import CallFacts, DelegationCert
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 MAX_TASK_FACTS_BYTES = 4_096
 """The most bytes stored of the call that created a task, as JSON: its facts, and a digest of each argument that a
@@ -124,7 +124,7 @@ def read_made_by(task: Task) -> CreatingCall:
 
 
 def with_skill(task: Task, skill: str) -> Task:
-    """Return the task as it is once a message for this skill continues it. Raises `StoreUnavailable`."""
+    """Return the task as it is after a message for this skill has continued it. Raises `StoreUnavailable`."""
     made = read_made_by(task)
     if skill in (task.target, *made.also):
         return task

@@ -70,7 +70,7 @@ class DelegationCert(WireObject, frozen=True, dict=True):
     def digest(self) -> bytes:
         """The SHA-256 of everything that is signed, and of both signatures. No two certificates have the same one.
 
-        It is empty where a signature or the issuer's key has a wrong length: then two could have the same one.
+        If a signature or the issuer's key has a wrong length, two could. So the digest is then empty.
         """
         if length_fault(self.signature, self.issuer_pub_key):
             return b""

@@ -70,11 +70,10 @@ _MAX_TEXT = len(_VERSION) + (MAX_STATE_BYTES + _OVERHEAD_BYTES) * 4 // 3
 
 
 class FlowState(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The sealed content: the upstream's own `state` (None if it gave none), and the flow and the round in which it
-    gave that.
+    """What is sealed: the upstream's own `state` (None if it gave none), and from which call and round it came.
 
-    `flow` is the name of the whole call, with all its legs. `round` counts the `input_required` results in it, from 1:
-    the leg that returns this is that round's retry. `expires_at` is the last unix second at which it opens.
+    `flow` is the name of the call, shared by all its legs. `round` is 1 for the call's first `input_required` result,
+    2 for the second, and so on. `expires_at` is the last unix second at which the seal opens.
     """
 
     state: str | None

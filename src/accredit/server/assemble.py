@@ -21,7 +21,10 @@ from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.net import IssuerKeys
 from accredit.net.fetch import check_url
 from accredit.net.registries import Registries, Registry
-from accredit.policy import MCP_SCOPES, Catalog, Entry, Policy, may_guard, scope_fault, with_own
+from accredit.policy.catalog import MCP_SCOPES, Catalog, Entry, scope_fault
+from accredit.policy.decision import Policy
+from accredit.policy.evaluators import with_own
+from accredit.policy.guarded_call import may_guard
 from accredit.ports import ProofStore
 from accredit.ratify import CertificateCache, Evaluator, HybridPublicKey, derive_id, zone_names
 from accredit.server.arguments import Read
@@ -30,8 +33,11 @@ from accredit.server.judge import Judge, Proofs, TargetInfo, find_plain
 from accredit.server.requirements import entry_of, hides_requirement
 from accredit.server.tokens import TokenRules, Tokens, TrustedIssuer
 from accredit.stores import InMemory, open_revocations, parse_store_url
-from accredit.tokens import Introspection, Issuer, KeySet, declares_token
+from accredit.tokens.carried import declares_token
 from accredit.tokens.discovery import can_be_asked
+from accredit.tokens.introspection import Introspection
+from accredit.tokens.key_sets import KeySet
+from accredit.tokens.verify import Issuer
 
 _log = logging.getLogger("accredit.server")
 _BINDINGS = ("optional", "required")
@@ -125,8 +131,8 @@ class Guard:
         return TargetInfo(name, entry, declares, read, written is not None)
 
     def found_other(self, method: str, name: str, function: object) -> TargetInfo:
-        """Return the facts of a resource or prompt, with the requirement of the function behind it (None: no function
-        is)."""
+        """Return the facts of a resource or prompt, with the requirement of the function behind it (None: there is no
+        function)."""
         if function is None or hides_requirement(function):
             return TargetInfo(name)
         entry = entry_of(function)

@@ -30,7 +30,7 @@ from typing import Any, cast
 
 from accredit.base.deferred import install_extra
 from accredit.errors import ProofRefused, TokenError
-from accredit.policy import GUARDED
+from accredit.policy.guarded_call import GUARDED
 from accredit.server.arguments import reading_of
 from accredit.server.assemble import Guard, check_requirements, check_scoped
 from accredit.server.gate import (

@@ -44,14 +44,16 @@ from pydantic import BaseModel
 from accredit.errors import AccreditError, ConfigurationError, FrameError, KeysUnavailable, ProofRefused, TokenError
 from accredit.jsonrpc.encode import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.requests import check_meta
-from accredit.policy import GUARDED, LISTS, PROOFS, Entry, GuardedCall, guarded_call_from_values, proofs_in, refusals
+from accredit.policy import refusals
+from accredit.policy.catalog import Entry
+from accredit.policy.guarded_call import GUARDED, LISTS, PROOFS, GuardedCall, guarded_call_from_values, proofs_in
 from accredit.policy.lists import KINDS, OWN_MEMBERS, Kind, ListView
 from accredit.policy.passing import AUTHORIZATION, authorization, is_claim
 from accredit.rounds import partition_input_responses
 from accredit.rounds.results import INPUT_REQUIRED_METHODS
 from accredit.server.judge import Allowed, Judge, TargetInfo
 from accredit.server.tokens import Context, without_tokens
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 Find = Callable[[Context, str, str], Awaitable[TargetInfo]]
 """Returns the server's target for a guarded method. For the list of templates, it finds a template by its text."""

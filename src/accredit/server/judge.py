@@ -17,25 +17,18 @@ from msgspec.structs import replace
 from accredit.base.text import excerpt
 from accredit.errors import AccreditError, FrameError
 from accredit.jsonrpc.methods import TARGET_MEMBER, TASKS, is_known
-from accredit.policy import (
-    Authority,
-    Catalog,
-    Entry,
-    GuardedCall,
-    Policy,
-    check_given,
-    check_within,
-    drive,
-    guarded_call_from_values,
-    refusals,
-)
+from accredit.policy import refusals
+from accredit.policy.catalog import Catalog, Entry
 from accredit.policy.decide import decide
+from accredit.policy.decision import Authority, Policy, drive
+from accredit.policy.guarded_call import GuardedCall, guarded_call_from_values
 from accredit.policy.lists import ListView
+from accredit.policy.within import check_given, check_within
 from accredit.ports import ProofStore, Revocations
 from accredit.server.arguments import Read
 from accredit.server.requirements import mark_judged, named_scopes
 from accredit.server.tokens import Tokens
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 MAX_OPEN_TOOLS = 100
 """For how many tools without a requirement a guard logs a warning. A client may call tools of a low-level server by any

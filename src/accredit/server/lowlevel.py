@@ -20,12 +20,12 @@ from mcp.server.lowlevel.server import HandlerEntry
 
 from accredit.errors import ConfigurationError
 from accredit.jsonrpc.methods import TARGET_MEMBER
-from accredit.policy import Entry
+from accredit.policy.catalog import Entry
 from accredit.server.gate import Find, undecided_error
 from accredit.server.judge import Judge, TargetInfo, find_plain
 from accredit.server.requirements import Requirement
 from accredit.server.tokens import Context
-from accredit.tokens import declares_token
+from accredit.tokens.carried import declares_token
 
 
 def finder(server: Server[Any], tools: Mapping[str, Requirement], otherwise: Entry | None) -> Find:

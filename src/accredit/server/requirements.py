@@ -38,7 +38,8 @@ from mcp.shared.exceptions import MCPError
 
 from accredit.errors import ConfigurationError
 from accredit.jsonrpc.encode import INTERNAL_ERROR
-from accredit.policy import Entry, Facts, facts_fault, scope_fault
+from accredit.policy.catalog import Entry, scope_fault
+from accredit.policy.facts import Facts, facts_fault
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

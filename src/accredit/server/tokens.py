@@ -22,13 +22,8 @@ from starlette.requests import Request
 
 from accredit.errors import TokenError
 from accredit.policy.authorizer import TokenAuthorizer
-from accredit.tokens import (
-    FoundTokens,
-    VerifiedToken,
-    find_tokens,
-    without_authorization,
-)
-from accredit.tokens.carried import ARGUMENT, META
+from accredit.tokens.carried import ARGUMENT, META, FoundTokens, find_tokens, without_authorization
+from accredit.tokens.claims import VerifiedToken
 
 _log = logging.getLogger("accredit.server")
 _SOURCES = ("header", "argument", "meta")

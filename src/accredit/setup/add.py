@@ -28,17 +28,19 @@ from accredit.base.standard import is_for_programs
 from accredit.base.text import some_of
 from accredit.base.toml import append_text, says
 from accredit.client.presenter import GRANTS
-from accredit.config import Loaded, build_catalog, load, lock_file, read_lock_file
 from accredit.config.apis import api_catalog
-from accredit.config.load import OF_ONE
+from accredit.config.load import OF_ONE, Loaded, load
+from accredit.config.pins import lock_file, read_lock_file
+from accredit.config.proofs import build_catalog
 from accredit.config.servers import check_server_name, every_view
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.keys import read_file, replace_file, write_file
 from accredit.keys.places import config_folder
 from accredit.limits import MAX_LOCK_BYTES
-from accredit.pins import LOCK_FILE, UPSTREAM, Definitions
-from accredit.policy import Entry
+from accredit.pins.definitions import Definitions
+from accredit.pins.lock import LOCK_FILE, UPSTREAM
+from accredit.policy.catalog import Entry
 from accredit.setup.config_text import Described, McpServer, added_tables
 from accredit.setup.documents import check_served, find_described, named_document
 from accredit.setup.init import found_server, say_next, scope_options, word

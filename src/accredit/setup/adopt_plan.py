@@ -21,9 +21,9 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from accredit.base.toml import append_text, says
-from accredit.config import Loaded, load
 from accredit.config.conversion import convert_tables
 from accredit.config.listen import leads_to
+from accredit.config.load import Loaded, load
 from accredit.config.schema import Gateway
 from accredit.config.servers import views
 from accredit.config.values import WrongValue, check_header_text

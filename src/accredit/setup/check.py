@@ -24,12 +24,15 @@ from accredit.asking.reaching import Reach, upstream_of
 from accredit.asking.server import ask_each, ask_object, ask_upstream
 from accredit.base.standard import STDIN
 from accredit.base.terminal import two_lines
-from accredit.config import Loaded, build_catalog, load, read_pinned
-from accredit.config.pins import stale_pins
+from accredit.config.load import Loaded, load
+from accredit.config.pins import read_pinned, stale_pins
+from accredit.config.proofs import build_catalog
 from accredit.config.servers import view, views
 from accredit.errors import ConfigurationError
-from accredit.pins import LOCK_FILE, Change, Definitions, changes
-from accredit.policy import Catalog
+from accredit.pins.compare import Change, changes
+from accredit.pins.definitions import Definitions
+from accredit.pins.lock import LOCK_FILE
+from accredit.policy.catalog import Catalog
 from accredit.policy.constraint_words import facts_table
 from accredit.policy.drill import DRILLS
 from accredit.policy.facts import CONTEXT_NAMES

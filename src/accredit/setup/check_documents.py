@@ -10,7 +10,7 @@ A finding is
 - a URL of an agent that the card does not name.
 
 A note is an operation that no table of routes can take, or a skill that can have no table. Scopes are not compared:
-what each needs is the operator's to say. `--fix` appends tables for routes and skills that have none, and changes
+the operator decides which one each needs. `--fix` appends tables for routes and skills that have none, and changes
 nothing else.
 """
 
@@ -27,15 +27,15 @@ from accredit.a2a.skills import ProposedSkills, agent_url, propose_skills
 from accredit.base.standard import STDIN
 from accredit.base.text import one_line
 from accredit.base.toml import append_text
-from accredit.config import Loaded, load
 from accredit.config.apis import api_catalog
+from accredit.config.load import Loaded, load
 from accredit.config.schema import Server
 from accredit.config.servers import every_view
 from accredit.errors import ConfigurationError
 from accredit.http_api.openapi import ApiDocument
 from accredit.http_api.proposals import Proposals, propose
 from accredit.http_api.routes import read_route
-from accredit.policy import Entry
+from accredit.policy.catalog import Entry
 from accredit.setup.check_fix import replace_checked, table_meaning
 from accredit.setup.config_text import Agent, Api, more_tables
 from accredit.setup.documents import Document, read_agent_card, read_openapi

@@ -14,11 +14,12 @@ from typing import Any
 
 from accredit.asking.listing import ServerListing
 from accredit.base.toml import append_text, says
-from accredit.config import Loaded, build_catalog, load
+from accredit.config.load import Loaded, load
+from accredit.config.proofs import build_catalog
 from accredit.config.servers import views
 from accredit.errors import ConfigurationError
 from accredit.keys import replace_file
-from accredit.policy import Catalog
+from accredit.policy.catalog import Catalog
 from accredit.setup.config_text import can_have_table, tool_table
 from accredit.signing.suggest_scopes import Suggestion, suggestions
 from accredit.terminal.output import tell

@@ -293,7 +293,7 @@ Described = McpServer | Api | Agent
 
 
 def configuration(found: Described, port: int = Gateway().port) -> str:
-    """Return the text of a file for a server."""
+    """Return the text of a server's configuration file."""
     is_mcp = isinstance(found, McpServer)
     identity = "\n" if found.proxy is not None else _IDENTITY
     head = _HEAD.format(

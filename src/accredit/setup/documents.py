@@ -1,7 +1,7 @@
 """Reads the document that a command line names, an OpenAPI document or an agent's card, and finds where that API or
 agent is. I/O: a file, or one URL.
 
-- [named-only] Nothing is asked but the document's URL: https (or http on loopback), redirects within its origin,
+- [named-only] Only the document's URL is fetched: https (or http on loopback), redirects within its origin,
   without credentials. Nothing that a document names is fetched.
 - [credentials] `--header` and `--token-env` are for the API or agent, and taken only if its URL is named: a document
   could name anybody's.
@@ -25,8 +25,8 @@ from accredit.a2a.skills import agent_url, propose_skills
 from accredit.asking.probe import without_query
 from accredit.asking.reaching import Reach
 from accredit.base.deferred import require_extra
-from accredit.config import load
 from accredit.config.apis import build_api
+from accredit.config.load import load
 from accredit.config.servers import every_view
 from accredit.errors import AnswerError, ConfigurationError, KeySetError
 from accredit.hosts import yaml_text

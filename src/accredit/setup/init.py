@@ -35,7 +35,7 @@ from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.hosts.credentials import secret_parts, url_holds_secret
 from accredit.keys import public_path, read_file, write_file
 from accredit.limits import MAX_LOCK_BYTES
-from accredit.pins import LOCK_FILE, UPSTREAM
+from accredit.pins.lock import LOCK_FILE, UPSTREAM
 from accredit.refusals import oauth_hosts
 from accredit.rounds.sealing import KEY_BYTES
 from accredit.setup.config_text import CLUSTER_KEYS_FILE, Agent, Api, Described, McpServer, configuration, oauth_tables
@@ -59,7 +59,8 @@ class InitPlan(NamedTuple):
 
     @property
     def more_files(self) -> Sequence[tuple[Path, bytes, bool]]:
-        """The files beside them: with `oauth`, a key that seals in the store. Each has whether it is private."""
+        """The files beside them: with `oauth`, a key that seals what is in the store. The boolean says whether the file
+        is private."""
         key = base64.b64encode(secrets.token_bytes(KEY_BYTES)) + b"\n"
         return [(self.folder / CLUSTER_KEYS_FILE, key, True)] if self.oauth else []
 
@@ -213,7 +214,7 @@ def found_server(
 
 
 def _next_steps(folder: Path, scopes: str) -> list[str]:
-    """Return three shell lines: make keys, delegate first `scopes`, start the gateway."""
+    """Return three shell lines that make keys, delegate `scopes`, start the gateway."""
     owner, agent, out, file = (word(folder / name) for name in _NAMES)
     return [
         f"accredit keys new {owner} --kind human --name Owner && accredit keys new {agent} --kind agent --name Agent",

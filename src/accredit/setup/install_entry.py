@@ -17,7 +17,7 @@ from accredit.hosts.table import Host, Places, find_host, project_file
 from accredit.keys.places import AGENTS, DELEGATION, config_folder
 
 if TYPE_CHECKING:
-    from accredit.config import Loaded
+    from accredit.config.load import Loaded
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _ID = re.compile(r"[0-9a-f]{16,}")
@@ -33,7 +33,7 @@ class NewEntry(NamedTuple):
     @classmethod
     def read(cls, url: str | None, config: Path | None, server: str | None, name: str | None) -> "NewEntry":
         """Read the options, and return the entry to make. Raises `ConfigurationError`."""
-        from accredit.config import load  # noqa: PLC0415 - of all hosts' commands only those that name one need it
+        from accredit.config.load import load  # noqa: PLC0415 - of all hosts' commands only those that name one need it
 
         loaded = None if url is not None else load(config, os.environ, {})
         if loaded is not None and loaded.file is None:
@@ -88,9 +88,14 @@ def endpoint(loaded: "Loaded", server: str | None) -> str:
         raise ConfigurationError("gateway.port is 0: where the gateway will be is not known", "name it with --url")
     if server is not None and server not in servers:
         raise ConfigurationError(f"no server is called {server!a}", f"name one of {', '.join(servers) or 'none'}")
-    if servers and not gateway.merge and server is None:
-        raise ConfigurationError("the gateway has several servers", f"name one: --server {next(iter(servers))}")
     from accredit.config.listen import url_here  # noqa: PLC0415 - as above
+    from accredit.config.servers import only_server, views  # noqa: PLC0415 - as above
+
+    if servers and not gateway.merge and server is None:
+        server = only_server(loaded)
+        if server is None:
+            first = views(loaded)[0].server
+            raise ConfigurationError("the gateway has several servers", f"name one: --server {first}")
 
     return _of_server(url_here(gateway), server)
 
@@ -118,7 +123,8 @@ def _check_url(url: str) -> str:
     """Check that a URL may stand in an entry, and return it. Raises `ConfigurationError`."""
     try:
         parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and url.isascii() and url.isprintable()
+        place = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        good = place and url.isascii() and url.isprintable()
     except ValueError:
         good, parts = False, urlsplit("")
     if not good or " " in url:

@@ -26,14 +26,16 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from accredit.app import Start, open_listener, read_configuration
+from accredit.app.configured import Start, read_configuration
+from accredit.app.listener import open_listener
 from accredit.app.pid_file import PidFileContent, serving
 from accredit.asking.reaching import Reach, upstream_of
 from accredit.base.clock import unix_seconds
 from accredit.base.files import open_locked
 from accredit.base.peers import socket_peer
 from accredit.base.standard import words_before_result
-from accredit.config import Loaded, load, named_files
+from accredit.config.load import Loaded, load
+from accredit.config.named_files import named_files
 from accredit.config.schema import Gateway
 from accredit.config.servers import endpoints
 from accredit.console.client import find_desk

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from accredit.base.text import one_line
-from accredit.config import Loaded
 from accredit.config.listen import url_here
+from accredit.config.load import Loaded
 from accredit.errors import ConfigurationError
 from accredit.hosts.drift import host_states, is_own
 from accredit.hosts.edit import entries, read_host_file
@@ -42,9 +42,9 @@ def adopting_host(loaded: Loaded) -> str | None:
 
 
 def hosts_without(loaded: Loaded) -> list[tuple[str, str | None]]:
-    """Return the hosts on this machine that lack an entry for this gateway, each with the name of a server that has
-    none. The name is None if the gateway has a single endpoint. Return none if a host's own servers were put behind
-    this gateway (`accredit install --adopt`), as only that host should use them. Only reads."""
+    """Return pairs of a host on this machine and a server of this gateway for which the host has no entry. If the
+    gateway has a single endpoint, None stands for the server. If a host's own servers were put behind this gateway
+    (`accredit install --adopt`), return no pairs: only that host should use them. Only reads."""
     if adopting_host(loaded) is not None:
         return []
     url = url_here(loaded.config.gateway)

@@ -25,19 +25,12 @@ import msgspec
 
 from accredit.asking.probe import probe_url, without_query
 from accredit.base.text import one_line
-from accredit.config import Loaded, load
-from accredit.config.load import DEFAULT_FILE
+from accredit.config.load import DEFAULT_FILE, Loaded, load
 from accredit.config.schema import Upstream
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
 from accredit.keys import write_file
-from accredit.keys.own_files import (
-    KNOWN,
-    MAX_KNOWN_CONFIGURATIONS,
-    check_own_file,
-    check_own_folder,
-    known_files,
-)
+from accredit.keys.own_files import KNOWN, MAX_KNOWN_CONFIGURATIONS, check_own_file, check_own_folder, known_files
 from accredit.limits import SERVER_LISTS_SECONDS
 from accredit.setup.init import InitPlan, Prepared
 from accredit.setup.own_keys import own_config_folder

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from accredit.app.pid_file import serving
 from accredit.base.text import one_line
-from accredit.config import load, named_files
+from accredit.config.load import load
+from accredit.config.named_files import named_files
 from accredit.console.client import desk_runs
 from accredit.console.settings import find_key, read_settings
 from accredit.gateway import HttpUpstream

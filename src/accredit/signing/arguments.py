@@ -17,9 +17,9 @@ from accredit.consent.call import CALL, CallTerms
 from accredit.errors import ConfigurationError, FrameError, WireError
 from accredit.keys import read_file
 from accredit.limits import MAX_PROOF_BUNDLE_BYTES, MAX_STATEMENT_BYTES
-from accredit.policy import GUARDED, guarded_call_from_values
 from accredit.policy.constraint_words import UNITS
 from accredit.policy.facts import CONTEXT_NAMES, TEXTS, facts_fault
+from accredit.policy.guarded_call import GUARDED, guarded_call_from_values
 from accredit.ratify import CallFacts, Constraint, Extension, VerifierContext, read_constraint, zone_names
 from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath, TimeWindow, evaluate
 from accredit.ratify.signable import HASH_BYTES

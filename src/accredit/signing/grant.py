@@ -3,7 +3,7 @@
 The checks are in this order. Signing comes last, so nothing that is refused is ever signed:
 
 - [files] The input files are of the right kinds, and the output file doesn't exist.
-- [vocabulary] The scopes are such as a vocabulary can hold.
+- [vocabulary] The scopes are ones that a vocabulary can hold.
 - [worthless] A delegation that would be worthless is refused (`ratify.issue`): its parent has expired, or lacks scopes.
 - [consent] Warnings name the scopes that are sensitive, or known only to a catalog. Sensitive scopes need consent at
   the terminal, or `--yes`. Then the delegation is signed.
@@ -25,16 +25,9 @@ from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDOUT, is_for_programs
 from accredit.consent.call import CALL
 from accredit.errors import ConfigurationError, IssueError, WireError
-from accredit.keys import (
-    AskPassphrase,
-    DelegationFile,
-    KeyFile,
-    SigningKey,
-    load_public_key,
-    load_signing_key,
-)
+from accredit.keys import AskPassphrase, DelegationFile, KeyFile, SigningKey, load_public_key, load_signing_key
 from accredit.keys.files import exists_already
-from accredit.policy import MCP_SCOPES
+from accredit.policy.catalog import MCP_SCOPES
 from accredit.ratify import (
     Constraint,
     DelegationCert,

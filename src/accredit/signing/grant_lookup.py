@@ -27,16 +27,17 @@ from mcp.types import Tool
 
 from accredit.asking.reaching import Reach, add_headers, endpoint_of
 from accredit.asking.server import ask_configured, ask_upstream
-from accredit.config import build_catalog, load
+from accredit.client.gateways import check_url
 from accredit.config.apis import api_catalog
-from accredit.config.load import DEFAULT_FILE
+from accredit.config.load import DEFAULT_FILE, load
+from accredit.config.proofs import build_catalog
 from accredit.config.servers import every_view, view
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
 from accredit.hosts.toml_text import key
 from accredit.keys.own_files import known_files
 from accredit.keys.places import DELEGATION, agent_folders, config_folder
-from accredit.policy import Catalog, Entry
+from accredit.policy.catalog import Catalog, Entry
 from accredit.policy.constraint_words import facts_needed, facts_table
 from accredit.policy.merging import MergedCatalog, member_of_name, merged_name
 from accredit.ratify import Constraint
@@ -158,8 +159,7 @@ def _unknown_note(scopes: Iterable[str]) -> Iterator[str]:
 
 def _look_up(place: ScopeSelection, *, ask: bool) -> _Known:
     if place.url is not None:
-        if not place.url.startswith(("http://", "https://")):
-            raise ConfigurationError("--url is not an http or https URL", "name the gateway's endpoint")
+        check_url(place.url)
         url = endpoint_of(place.url, place.server)
         offer, _ = ask_upstream(add_headers(HttpUpstream(url), place.reach), seconds=place.reach.timeout)
         tools = {tool.name: Entry(scope=scope) for tool in offer.tools if (scope := advertised_scope(tool))}

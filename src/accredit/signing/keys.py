@@ -56,8 +56,8 @@ def run_new(
 
 
 def _passphrase(key: PrivateKeyFile, file: Path | None, *, declined: bool) -> bytearray | None:
-    """Return the passphrase for a new key, from `file` or typed. Return None for a key without one: a person's only if
-    they `declined` it, any other always."""
+    """Return the passphrase for a new key, from `file` or typed. Return None for a key that gets none: only a person's
+    key has a passphrase, unless the person `declined` it."""
     if key.kind != "human" and file is not None:
         raise ConfigurationError(
             f"--passphrase-file: nobody could type the passphrase of {key.name}, a key of kind {key.kind}",

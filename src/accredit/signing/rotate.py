@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from accredit.base.clock import unix_seconds
-from accredit.base.standard import is_for_programs
+from accredit.base.standard import STDOUT, is_for_programs
 from accredit.console.journal import read_journal
 from accredit.console.past import PastDecisions
 from accredit.errors import ConfigurationError
@@ -42,8 +42,9 @@ def run_rotate(*, old: Path, to: Path, out: Path, reason: str, passphrase: AskPa
         return 0
     tell(f"{statement.new_id} ({after.about.name}) replaces {statement.old_id}")
     tell("every delegation that the old key signed ends where this counts")
+    put = tell if out == STDOUT else say
     for each in again:
-        say(f"sign again: {each['certificate']} to {each['agent']}, until {each['ends']}")
+        put(f"sign again: {each['certificate']} to {each['agent']}, until {each['ends']}")
     if not again:
         tell("the desk's journal on this machine knows of none that has not expired")
     return 0

@@ -16,7 +16,8 @@ from accredit.limits import MAX_POLICY_BYTES
 from accredit.signing.arguments import seconds
 from accredit.terminal import wording as words
 from accredit.terminal.output import check_out, print_facts, print_json, print_result, write_out
-from accredit.tokens import SessionGrant, issue_session_token, policy_digest, public_jwk
+from accredit.tokens.issued import SessionGrant, issue_session_token, public_jwk
+from accredit.tokens.verify import policy_digest
 
 _TOKEN_ID_BYTES = 16
 

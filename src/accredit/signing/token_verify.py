@@ -12,15 +12,8 @@ from accredit.limits import MAX_POLICY_BYTES, MAX_TOKEN_BYTES
 from accredit.signing.token_issue import tools_in_words
 from accredit.terminal import wording as words
 from accredit.terminal.output import BAD, GOOD, Words, print_facts, print_result, say
-from accredit.tokens import (
-    Issuer,
-    TokenVerifier,
-    VerifiedToken,
-    check_policy,
-    check_session,
-    check_tool,
-    policy_digest,
-)
+from accredit.tokens.claims import VerifiedToken
+from accredit.tokens.verify import Issuer, TokenVerifier, check_policy, check_session, check_tool, policy_digest
 
 _TOKEN_VARIABLE = "ACCREDIT_TOKEN"  # noqa: S105 - the name of a variable
 _LINE_END_BYTES = 2

@@ -11,7 +11,7 @@ from accredit.base.clock import unix_seconds
 from accredit.errors import ConfigurationError, WireError
 from accredit.keys import DelegationFile, KeyFile, load_root, read_file
 from accredit.limits import MAX_STATEMENT_BYTES
-from accredit.policy import MCP_SCOPES
+from accredit.policy.catalog import MCP_SCOPES
 from accredit.policy.evaluators import OWN_EVALUATORS
 from accredit.ratify import (
     HybridPublicKey,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from accredit.base.text import one_line
-from accredit.policy import MCP_SCOPES, OWN_SCOPE
+from accredit.policy.catalog import MCP_SCOPES, OWN_SCOPE
 from accredit.ratify.scopes import CANONICAL_SCOPES, WILDCARDS, unknown_scope
 
 _CLOSE = 0.85
@@ -39,8 +39,8 @@ def canonical_neighbour(scope: str) -> str | None:
 
 
 def scope_slips(scope_of: Mapping[str, str]) -> Iterator[str]:
-    """Yield a note for each tool whose scope is nearly spelled like a known one, and is no other tool's. `scope_of` are
-    the scopes of a server's tools. Known are those of Ratify, of MCP, and those that several tools have."""
+    """Yield a note for each tool whose scope looks like a misspelt known one. `scope_of` maps a server's tools to
+    scopes. A scope is known if it is Ratify's or MCP's, or several tools have it."""
     scopes = list(scope_of.values())
     known = CANONICAL_SCOPES | MCP_SCOPES
     shared = {each for each in scopes if scopes.count(each) > 1}

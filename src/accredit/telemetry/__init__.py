@@ -7,24 +7,3 @@ workers, in shared memory). The libraries of the extra `accredit[telemetry]` are
 Nothing that a peer sends gets into a metric, a span or a label, with these exceptions: values on our own lists
 (`labels`), trace ids, and numeric request ids.
 """
-
-from accredit.telemetry.board import Board
-from accredit.telemetry.labels import Names
-from accredit.telemetry.metrics import Metrics
-from accredit.telemetry.operations import Batched, Meter, Operation, Operations, Telemetry, Transports
-from accredit.telemetry.tracing import SpanQueue, Tracer, trace_context
-
-__all__ = [
-    "Batched",
-    "Board",
-    "Meter",
-    "Metrics",
-    "Names",
-    "Operation",
-    "Operations",
-    "SpanQueue",
-    "Telemetry",
-    "Tracer",
-    "Transports",
-    "trace_context",
-]

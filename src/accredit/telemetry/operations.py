@@ -24,14 +24,7 @@ from accredit.ports import ProofStore
 from accredit.refusals import BY_WORD
 from accredit.telemetry.board import OTHER
 from accredit.telemetry.families import CLIENT_SECONDS, SERVER_SECONDS
-from accredit.telemetry.labels import (
-    OTHER_ERROR,
-    REVISIONS,
-    Names,
-    decision_of,
-    error_of,
-    error_of_response,
-)
+from accredit.telemetry.labels import OTHER_ERROR, REVISIONS, Names, decision_of, error_of, error_of_response
 from accredit.telemetry.metrics import Metrics, time_store
 from accredit.telemetry.tracing import Span, SpanKind, SpanQueue, TraceContext, Tracer, trace_context
 

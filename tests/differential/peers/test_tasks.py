@@ -15,7 +15,7 @@ from tests.world.running import RunningGateway
 
 from accredit.gateway import HttpUpstream, create_app
 from accredit.jsonrpc.methods import Era
-from accredit.policy import Catalog, Entry
+from accredit.policy.catalog import Catalog, Entry
 from accredit.stores import MemoryStore, RevocationLists
 
 pytestmark = pytest.mark.slow

@@ -12,9 +12,9 @@ from tests.world.decisions import Deployment, call, draw, finished, granted, pro
 from accredit.a2a.call import card_call
 from accredit.http_api.call import HttpCall
 from accredit.http_api.wire import encode_proof_header
-from accredit.policy import Decision, drive
 from accredit.policy.agent_call import AgentCall
 from accredit.policy.decide import decide
+from accredit.policy.decision import Decision, drive
 from accredit.policy.quotas import Quota, Quotas
 from accredit.policy.tasks import Owner, TaskScope, encode_task_facts, task_key
 from accredit.ports import Task

@@ -13,9 +13,9 @@ from tests.world.logs import records_in
 from tests.world.records import GATEWAY, decided
 from tests.world.running import run
 
-from accredit.app import Ports, assemble
-from accredit.app.assemble import renew_ports
-from accredit.config import build_proofs, load, vocabulary_of
+from accredit.app.assemble import Ports, assemble, renew_ports
+from accredit.config.load import load
+from accredit.config.proofs import build_proofs, vocabulary_of
 from accredit.errors import ConfigurationError
 from accredit.keys import make_key, write_key
 from accredit.ports import Spending

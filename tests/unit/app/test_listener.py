@@ -5,8 +5,7 @@ import socket
 
 import pytest
 
-from accredit.app import address_of, allow_descriptors, open_listener
-from accredit.app.listener import MAX_DESCRIPTORS
+from accredit.app.listener import MAX_DESCRIPTORS, address_of, allow_descriptors, open_listener
 from accredit.errors import ConfigurationError
 
 

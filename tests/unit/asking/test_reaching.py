@@ -5,7 +5,7 @@ import pytest
 from accredit.asking.reaching import MAX_TIMEOUT_SECONDS, add_headers, read_reach
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
-from accredit.tokens import AccessGrant
+from accredit.tokens.access import AccessGrant
 
 SECRET = "s3cr3t-value"
 

@@ -37,8 +37,10 @@ def test_a_name_of_thousands_of_parts_is_refused_before_it_is_parsed(part: str, 
             read_toml(name(parts))
 
 
-@pytest.mark.parametrize("text", ['"' + '\\"' * 300_000, "a" * 600_000, "'" * 600_000, '"a"' * 200_000, "a " * 300_000])
-def test_looking_for_such_a_name_takes_no_longer_than_the_text_is(text: str) -> None:
+@pytest.mark.parametrize(
+    ("begin", "part"), [('"', '\\"' * 30), ("", "a" * 60), ("", "'" * 60), ("", '"a"' * 20), ("", "a " * 30)]
+)
+def test_looking_for_such_a_name_takes_no_longer_than_the_text_is(begin: str, part: str) -> None:
     """Each of them would be looked through again from each of its characters: hours."""
     with pytest.raises(ValueError, match=r"at (?:line|end)"):
-        read_toml(text)
+        read_toml(begin + part * 10_000)

@@ -13,7 +13,7 @@ from tests.world.command_tree import commands
 
 from accredit.base.standard import STDIN, standard_input
 from accredit.cli.standard import READ, READ_OR_URL, READ_SECRET, WRITE, OnlyFile
-from accredit.config import load
+from accredit.config.load import load
 from accredit.errors import ConfigurationError
 from accredit.keys import load_public_key, read_file
 
@@ -61,7 +61,7 @@ TABLE = {
     "install --passphrase-file": SECRET,
     "keys new --passphrase-file": SECRET,
     "keys new PATH": FILE,
-    "keys rotate --out": FILE,
+    "keys rotate --out": WRITES,
     "keys rotate --passphrase-file": SECRET,
     "keys rotate --to": SECRET,
     "keys rotate OLD": SECRET,

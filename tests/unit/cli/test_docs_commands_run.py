@@ -37,7 +37,7 @@ RUN_BY: dict[str, dict[str, int]] = {
     },
     "docs/how-to/a2a-agents.md": {"test_a2a_command.py": 4},
     "docs/how-to/agent-author.md": {"test_tutorial.py": 1},
-    "docs/how-to/backup-and-restore.md": {"test_fleet_howtos.py": 2, "test_page_commands.py": 1},
+    "docs/how-to/backup-and-restore.md": {"test_fleet_howtos.py": 3, "test_page_commands.py": 1},
     "docs/how-to/delegate.md": {"test_delegate_howto.py": 8},
     "docs/how-to/desk.md": {"test_desk_howto.py": 4},
     "docs/how-to/doctor.md": {"test_doctor.py": 1},

@@ -1,10 +1,12 @@
-"""Whose certificates are trusted on the way to a gateway: never more than the system's."""
+"""Which URLs are those of a gateway, and whose certificates are trusted on the way: never more than the system's."""
 
 import ssl
 
 import pytest
 
+from accredit.client import AccreditedClient
 from accredit.client.gateways import _ssl_context
+from accredit.errors import ConfigurationError
 
 pytestmark = pytest.mark.holds("client/gateways")
 
@@ -31,3 +33,11 @@ def test_with_tls_the_system_says_who_is_trusted(url: str) -> None:
 def test_a_proxy_may_have_tls_of_its_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "https://proxy.example:3128")
     assert _ssl_context("http://gateway.example/mcp") is None
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://x/mcp", "x", "http://", "http://h:x/mcp", "http://h:99999/mcp", "http://[::1/mcp", "http://h/\n"]
+)
+def test_a_url_that_leads_to_no_gateway_is_refused_at_once(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="is not an http or https URL"):
+        AccreditedClient(url)

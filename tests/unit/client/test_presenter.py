@@ -20,8 +20,9 @@ from accredit.consent.call import CallTerms
 from accredit.errors import ConfigurationError, ProofRefused
 from accredit.keys import SigningKey, make_key
 from accredit.limits import CLOCK_LEAD_SECONDS
-from accredit.policy import GuardedCall, drive, guarded_call_from_values
 from accredit.policy.decide import decide
+from accredit.policy.decision import drive
+from accredit.policy.guarded_call import GuardedCall, guarded_call_from_values
 from accredit.ratify import Grant, issue_delegation
 from accredit.ratify.constraints import MaxRate, TimeWindow
 from accredit.stores import MemoryStore, RevocationLists

@@ -20,8 +20,10 @@ from accredit.errors import ProofRefused
 from accredit.jsonrpc.frames import Success, decode_frame
 from accredit.keys import SigningKey
 from accredit.limits import MAX_KNOWN_TARGETS
-from accredit.policy import Catalog, Entry, Policy, drive, guarded_call_from_values
+from accredit.policy.catalog import Catalog, Entry
 from accredit.policy.decide import decide
+from accredit.policy.decision import Policy, drive
+from accredit.policy.guarded_call import guarded_call_from_values
 from accredit.policy.lists import KINDS, ListView, rewrite_list
 from accredit.policy.tasks import Owner, task_key
 from accredit.ports import Task

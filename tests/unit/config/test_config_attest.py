@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from tests.world.running import run
 
-from accredit.app import assemble
-from accredit.config import build_log_signer, build_records, load, trusted_log_keys
+from accredit.app.assemble import assemble
+from accredit.config.attest import build_log_signer, build_records, trusted_log_keys
+from accredit.config.load import load
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import RecordSettings
 from accredit.keys import make_key, write_key

@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 from tests.world.issuer import IssuerKey, key_set_text
 
-from accredit.config import build_settings, build_upstream, list_settings, load, policy_digest
+from accredit.config.build import build_settings, build_upstream
+from accredit.config.digest import policy_digest
+from accredit.config.load import load
+from accredit.config.show import list_settings
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
-from accredit.tokens import AccessGrant
+from accredit.tokens.access import AccessGrant
 
 pytestmark = pytest.mark.holds("config/http_upstream")
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from accredit.config import build_settings, load
+from accredit.config.build import build_settings
+from accredit.config.load import load
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
 

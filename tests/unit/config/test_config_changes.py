@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from accredit.config import changes, check_fixed, in_short, load
-from accredit.config.changes import MAX_RELOAD_CHANGES
-from accredit.config.load import Loaded, Origin, Values
+from accredit.config.changes import MAX_RELOAD_CHANGES, changes, check_fixed, in_short
+from accredit.config.load import Loaded, Origin, Values, load
 from accredit.errors import ConfigurationError
 from accredit.keys import ReadFiles, reading
 

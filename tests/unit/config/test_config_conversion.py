@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from accredit.config import convert_tables
+from accredit.config.conversion import convert_tables
 from accredit.config.values import WrongValue
 
 pytestmark = [pytest.mark.holds("config/conversion"), pytest.mark.holds("config/section")]

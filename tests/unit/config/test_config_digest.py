@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import rfc8785
 
-from accredit.config import list_settings, load, load_command_line, policy_digest
+from accredit.config.digest import policy_digest
+from accredit.config.load import load, load_command_line
 from accredit.config.schema import SECTIONS
+from accredit.config.show import list_settings
 from accredit.errors import ConfigurationError
 from accredit.keys import make_key, write_key
 

@@ -9,7 +9,7 @@ import pytest
 from tests.world.certificates import write_certificate
 
 from accredit.base.addresses import is_loopback_host
-from accredit.config import check_exposure, check_no_loop, tls_context
+from accredit.config.listen import check_exposure, check_no_loop, tls_context
 from accredit.config.schema import Gateway
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream
@@ -62,13 +62,20 @@ def test_a_key_of_one_user_is_not(mode: int, tmp_path: Path) -> None:
 def test_a_file_that_is_no_certificate_is_refused(tmp_path: Path) -> None:
     write_certificate(tmp_path)
     (tmp_path / "cert.pem").write_text("nothing", "ascii")
-    with pytest.raises(ConfigurationError, match="can't be used"):
+    with pytest.raises(ConfigurationError, match=r"can't be used: (?!None)"):
         tls_context(configured(tmp_path))
 
 
 def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path: Path) -> None:
     write_certificate(tmp_path, password=b"secret")
-    with pytest.raises(ConfigurationError, match="can't be used"):
+    with pytest.raises(ConfigurationError, match=r"can't be used: (?!None)"):
+        tls_context(configured(tmp_path))
+
+
+def test_a_key_that_is_not_pem_is_refused(tmp_path: Path) -> None:
+    write_certificate(tmp_path)
+    (tmp_path / "key.pem").write_text('{"kind":"gateway"}', "ascii")
+    with pytest.raises(ConfigurationError, match=r"can't be used: one of them is no such file"):
         tls_context(configured(tmp_path))
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accredit.config import Config, Loaded, Origin, Values, list_settings, load, load_command_line
-from accredit.config.schema import SECTIONS
+from accredit.config.load import Loaded, Origin, Values, load, load_command_line
+from accredit.config.schema import SECTIONS, Config
+from accredit.config.show import list_settings
 from accredit.errors import ConfigurationError
 
 pytestmark = [pytest.mark.holds("config/load"), pytest.mark.holds("config/problems")]

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from tests.world.changing_server import definitions
 
-from accredit.config import Loaded, build_all_settings, load
+from accredit.config.build import build_all_settings
+from accredit.config.load import Loaded, load
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream
 from accredit.gateway.settings import MergedUpstream
-from accredit.pins import LOCK_FILE, write_lock
+from accredit.pins.lock import LOCK_FILE, write_lock
 
 pytestmark = [pytest.mark.holds("config/build"), pytest.mark.holds("gateway/merging")]
 

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from accredit.config import MonitoringSettings, build_monitoring, check_exposure, load, load_command_line
+from accredit.config.listen import check_exposure
+from accredit.config.load import load, load_command_line
+from accredit.config.monitoring import MonitoringSettings, build_monitoring
 from accredit.config.schema import Admin, Gateway
 from accredit.errors import ConfigurationError
 

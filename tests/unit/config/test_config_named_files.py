@@ -6,8 +6,8 @@ from typing import Any, get_args
 import pytest
 from msgspec import Meta, Struct
 
-from accredit.config import load, named_files
-from accredit.config.named_files import named_variables
+from accredit.config.load import load
+from accredit.config.named_files import named_files, named_variables
 from accredit.config.schema import SECTIONS, Upstream
 from accredit.config.section import file_uses, kinds, tables_of
 from accredit.config.values import HeaderFrom, SecretFrom

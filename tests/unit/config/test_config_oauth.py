@@ -7,8 +7,9 @@ import pytest
 from tests.world.agents import save_delegation
 from tests.world.authorization import Trust
 
-from accredit.config import build_settings, load
+from accredit.config.build import build_settings
 from accredit.config.digest import policy_digest
+from accredit.config.load import load
 from accredit.errors import ConfigurationError
 from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.keys import make_key, write_key

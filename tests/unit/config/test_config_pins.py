@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from tests.world.changing_server import definitions, pins
 
-from accredit.config import build_pins, load, read_pinned
+from accredit.config.load import load
+from accredit.config.pins import build_pins, read_pinned
 from accredit.errors import ConfigurationError
-from accredit.pins import LOCK_FILE, write_lock
+from accredit.pins.lock import LOCK_FILE, write_lock
 
 pytestmark = pytest.mark.holds("config/pins")
 

@@ -6,12 +6,16 @@ from pathlib import Path
 import pytest
 from tests.world.delegations import NOW
 
-from accredit.config import Config, build_catalog, build_proofs, convert_tables, load, vocabulary_of
 from accredit.config.attest import GATEWAY_KEY_FILE
+from accredit.config.conversion import convert_tables
+from accredit.config.load import load
+from accredit.config.proofs import build_catalog, build_proofs, vocabulary_of
+from accredit.config.schema import Config
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import ProofSettings
 from accredit.keys import KeyKind, PrivateKeyFile, make_key, write_key
-from accredit.policy import Entry, Facts
+from accredit.policy.catalog import Entry
+from accredit.policy.facts import Facts
 
 pytestmark = pytest.mark.holds("config/proofs")
 

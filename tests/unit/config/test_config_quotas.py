@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from accredit.config import build_all_settings, load
+from accredit.config.build import build_all_settings
+from accredit.config.load import load
 from accredit.config.values import MAX_QUOTAS
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings

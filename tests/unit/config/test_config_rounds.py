@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from accredit.config import build_rounds, build_settings, load
+from accredit.config.build import build_settings
+from accredit.config.load import load
+from accredit.config.store import build_rounds
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import RoundsSettings
 from accredit.limits import MAX_KEY_FILE_BYTES

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from accredit.config import Config, convert_tables, load
-from accredit.config.schema import Gateway, Upstream
+from accredit.config.conversion import convert_tables
+from accredit.config.load import load
+from accredit.config.schema import Config, Gateway, Upstream
 from accredit.config.values import SecretFrom, WrongValue
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from accredit.config import build_upstream, list_settings, load, policy_digest
+from accredit.config.build import build_upstream
+from accredit.config.digest import policy_digest
+from accredit.config.load import load
 from accredit.config.servers import views
+from accredit.config.show import list_settings
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.limits import MAX_VALUE_FILE_BYTES

@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from accredit.config import build_rounds, list_settings, load, policy_digest, store_of
+from accredit.config.digest import policy_digest
+from accredit.config.load import load
+from accredit.config.show import list_settings
+from accredit.config.store import build_rounds, store_of
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_SPENT_IN_DATABASE
 from accredit.stores import InMemory, PostgresDatabase, StoreUrl

@@ -6,11 +6,15 @@ from pathlib import Path
 import pytest
 from tests.world.issuer import IssuerKey, key_set_text
 
-from accredit.config import build_key_sources, build_settings, list_settings, load
+from accredit.config.build import build_settings
+from accredit.config.load import load
+from accredit.config.show import list_settings
+from accredit.config.tokens import build_key_sources
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import TokenSettings
 from accredit.gateway.settings_digest import settings_digest
-from accredit.tokens import Introspection, KeySet
+from accredit.tokens.introspection import Introspection
+from accredit.tokens.key_sets import KeySet
 
 BASE = {
     "issuer": '"https://idp.example"',

@@ -11,7 +11,7 @@ from accredit.errors import OAuthError
 from accredit.gateway.front.door.requests import Endpoint, find_client
 from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.oauth.clients import Client
-from accredit.policy import Policy
+from accredit.policy.decision import Policy
 from accredit.ratify import CertificateCache
 from accredit.rounds.sealing import KeyRing
 from accredit.stores import parse_store_url

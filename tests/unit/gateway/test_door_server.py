@@ -22,7 +22,7 @@ from accredit.gateway.front.door.tokens import Tokens
 from accredit.gateway.holding import HeldAsks
 from accredit.oauth.clients import Client
 from accredit.oauth.requests import Authorization
-from accredit.policy import Policy
+from accredit.policy.decision import Policy
 from accredit.ratify import CertificateCache
 from accredit.stores.asks import Asks
 from accredit.stores.door.steps import Door

@@ -21,7 +21,7 @@ from accredit.gateway.front.door.requests import Endpoint
 from accredit.gateway.front.door.tokens import TOKENS, Tokens
 from accredit.gateway.oauth_settings import IdpSettings
 from accredit.oauth.forms import Parameters
-from accredit.policy import Policy
+from accredit.policy.decision import Policy
 from accredit.ports import AuthorizationCode, Login
 from accredit.ratify import CertificateCache
 from accredit.rounds.sealing import KeyRing

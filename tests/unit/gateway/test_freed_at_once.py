@@ -25,7 +25,10 @@ from accredit.jsonrpc.responses import Expected
 from accredit.limits import LONG_ANSWER_BYTES
 
 BEGUN = b'{"jsonrpc":"2.0","id":7,"result":{"a":'
-LONG = b'"' + b"x" * 2 * LONG_ANSWER_BYTES + b'"'
+
+
+def long_text() -> bytes:
+    return b'"' + b"x" * 2 * LONG_ANSWER_BYTES + b'"'
 
 
 @pytest.fixture(autouse=True)
@@ -38,11 +41,11 @@ def no_collector() -> Generator[None]:
 @pytest.mark.parametrize(
     "made",
     [
-        lambda: BEGUN + LONG + b"}",
-        lambda: BEGUN + LONG + b"]}",
-        lambda: BEGUN + b"[" * 200 + LONG + b"]" * 200 + b"}}",
-        lambda: BEGUN + b'"\\ud800","b":' + LONG + b"}}",
-        lambda: BEGUN + LONG + b"," + b",".join(b'"%d":1' % number for number in range(100_000)) + b"}}",
+        lambda: BEGUN + long_text() + b"}",
+        lambda: BEGUN + long_text() + b"]}",
+        lambda: BEGUN + b"[" * 200 + long_text() + b"]" * 200 + b"}}",
+        lambda: BEGUN + b'"\\ud800","b":' + long_text() + b"}}",
+        lambda: BEGUN + long_text() + b"," + b",".join(b'"%d":1' % number for number in range(100_000)) + b"}}",
     ],
     ids=["no end", "another end", "too deep", "no character", "too many members"],
 )

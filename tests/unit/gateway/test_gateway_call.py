@@ -8,7 +8,9 @@ from accredit.gateway.call import Call
 from accredit.jsonrpc.frames import Request, Success
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch, decode_request
-from accredit.policy import Decision, GuardedCall, refusals
+from accredit.policy import refusals
+from accredit.policy.decision import Decision
+from accredit.policy.guarded_call import GuardedCall
 
 pytestmark = pytest.mark.holds("gateway/call")
 

@@ -24,9 +24,10 @@ from accredit.gateway.settings import (
 from accredit.gateway.settings_digest import settings_digest
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.requests import decode_request
-from accredit.policy import Catalog, Entry, Policy
+from accredit.policy.catalog import Catalog, Entry
+from accredit.policy.decision import Policy
 from accredit.ratify import CertificateCache, HybridPublicKey
-from accredit.tokens import Issuer
+from accredit.tokens.verify import Issuer
 
 pytestmark = pytest.mark.holds("gateway/settings")
 

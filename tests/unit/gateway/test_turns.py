@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import gc
 import time
+import weakref
 from collections.abc import Coroutine, Generator
 from itertools import pairwise
 from typing import Any
@@ -176,3 +178,15 @@ def test_who_comes_later_rests_for_nobody__the_time_between_is_no_step() -> None
 
     run_virtually(main())
     assert at == [(pytest.approx(5), 0.0)]
+
+
+def test_a_loop_that_has_ended_is_held_by_nothing__a_program_may_run_many() -> None:
+    seen: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
+    async def main() -> None:
+        seen.append(weakref.ref(asyncio.get_running_loop()))
+        await works("a", "work", [])
+
+    asyncio.run(main())
+    gc.collect()
+    assert seen[0]() is None

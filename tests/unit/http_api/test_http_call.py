@@ -15,7 +15,7 @@ from accredit.http_api.facts import http_facts
 from accredit.http_api.routes import RouteMatch, RouteTable
 from accredit.http_api.targets import read_target
 from accredit.http_api.wire import encode_proof_header
-from accredit.policy import Catalog, Entry
+from accredit.policy.catalog import Catalog, Entry
 from accredit.policy.quotas import Quota, Quotas
 from accredit.ratify import ProofBundle, encode_proof_bundle
 

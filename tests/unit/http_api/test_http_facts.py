@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from accredit.http_api.facts import arguments, http_facts, source_fault
 from accredit.http_api.routes import RouteMatch
-from accredit.policy import facts_fault
+from accredit.policy.facts import facts_fault
 
 MATCH = RouteMatch("GET /a/{id}", {"id": "7"})
 

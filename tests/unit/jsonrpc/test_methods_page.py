@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from accredit.jsonrpc.methods import LEGACY_REVISIONS, METHODS, MODERN_REVISIONS
-from accredit.policy import GUARDED, LISTS
+from accredit.policy.guarded_call import GUARDED, LISTS
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "methods.md"
 SPANS = {

@@ -21,7 +21,8 @@ from tests.world.records import DENY, decided
 from tests.world.signed_log import configure, record, verified
 
 from accredit.attest import Stored, encode_envelope, verify_log
-from accredit.config import build_records, load
+from accredit.config.attest import build_records
+from accredit.config.load import load
 from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
 from accredit.keys import make_key, write_key
 from accredit.keys.record_signers import SECRET_VARIABLE, load_record_key, load_record_signer, sign_trial

@@ -13,9 +13,9 @@ from securesystemslib.signer import SigstoreSigner  # pyright: ignore[reportPriv
 from tests.world.record_signers import Kms, key_pair, kms_registered
 from tests.world.signed_log import configure
 
-from accredit.app import assemble
+from accredit.app.assemble import assemble
 from accredit.cli import main
-from accredit.config import load
+from accredit.config.load import load
 from accredit.errors import ConfigurationError
 from accredit.keys import make_key, record_signers, write_key
 from accredit.keys.record_signers import TRIAL, sign_trial

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.world.issuer import IssuerKey, key_set_text
 
 from accredit.errors import ConfigurationError
-from accredit.keys import load_key_set, load_token_key, make_token_key, write_token_key
+from accredit.keys import kept_token_key, load_key_set, load_token_key, make_token_key, write_token_key
 from accredit.limits import MAX_PEM_BYTES
 
 
@@ -32,6 +32,12 @@ def test_a_key_is_written_and_read_back(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "t.key").stat().st_mode) == 0o600
     (public,) = load_key_set(tmp_path / "t.key.pub").keys
     assert public.key == key.public_key()
+
+
+def test_where_no_key_can_be_made_it_is_said_how_to_make_one_before(tmp_path: Path) -> None:
+    missing = tmp_path / "missing/t.key"
+    with pytest.raises(ConfigurationError, match=r"can't write .*\n.*`accredit token keygen .*t\.key`"):
+        kept_token_key(missing)
 
 
 @pytest.mark.parametrize("there", ["t.key", "t.key.pub"])

@@ -11,7 +11,8 @@ from tests.world.issuer import NOW, IssuerKey, key_set_text
 
 from accredit.errors import InvalidToken
 from accredit.oauth.access_tokens import FrontToken, is_front_token, mint_access_token, verify_access_token
-from accredit.tokens import SessionGrant, issue_session_token, read_key_set
+from accredit.tokens.issued import SessionGrant, issue_session_token
+from accredit.tokens.key_sets import read_key_set
 from accredit.tokens.verify import TOKEN_LEEWAY_SECONDS
 
 ISSUER, MAIL = "https://mcp.example.com", "https://mcp.example.com/mcp/mail"

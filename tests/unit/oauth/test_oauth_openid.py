@@ -16,7 +16,7 @@ from accredit.errors import KeySetError, OAuthError
 from accredit.oauth import openid
 from accredit.oauth.forms import Parameters
 from accredit.oauth.requests import fits
-from accredit.tokens import read_key_set
+from accredit.tokens.key_sets import read_key_set
 
 ISSUER, CLIENT, SECRET = "https://idp.example", "accredit", "s" * 43
 KEY, OTHER = IssuerKey(), IssuerKey()

@@ -18,11 +18,11 @@ from tests.unit.policy.test_suggesting import MERGED, ONE, TWO, denied, record, 
 from tests.unit.ratify.world import AGENT, HUMAN
 from tests.world.in_process import Run
 
-from accredit.config import convert_tables
+from accredit.config.conversion import convert_tables
 from accredit.consent.call import CallTerms
 from accredit.keys import load_public_key, make_key, write_key
 from accredit.ops.suggest import Lines, find_public_keys
-from accredit.policy import Catalog, Entry
+from accredit.policy.catalog import Catalog, Entry
 from accredit.policy.suggesting import Deployment
 from accredit.ratify import Extension
 from accredit.signing.arguments import constraint

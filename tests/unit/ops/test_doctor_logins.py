@@ -10,9 +10,9 @@ from tests.world.issuer import IssuerKey
 from accredit.gateway.oauth_settings import IdpSettings
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, ProofSettings
 from accredit.ops.doctor.logins import PASSED_ON_DAYS, check_delegation, check_groups, check_provider
-from accredit.policy import Policy
+from accredit.policy.decision import Policy
 from accredit.ratify import CertificateCache
-from accredit.tokens import public_jwk
+from accredit.tokens.issued import public_jwk
 
 pytestmark = pytest.mark.holds("ops/doctor/logins")
 

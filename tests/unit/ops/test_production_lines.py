@@ -21,7 +21,7 @@ from tests.world.running import run
 from accredit.attest import RecordedDecision
 from accredit.base.clock import unix_seconds
 from accredit.base.standard import printing_json
-from accredit.config import load
+from accredit.config.load import load
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.keys import make_key, write_key
 from accredit.ops.doctor.engine import Unknown, run_looks
@@ -33,8 +33,8 @@ from accredit.ops.doctor.production.facts import (
     SinkFound,
 )
 from accredit.ops.doctor.production.stored import drill_found
-from accredit.pins import Definitions, write_lock
-from accredit.pins.definitions import read_definition
+from accredit.pins.definitions import Definitions, read_definition
+from accredit.pins.lock import write_lock
 from accredit.policy.drill import DRILL
 from accredit.stores import PostgresDatabase, SqliteFile
 from accredit.stores.postgres.address import DatabaseHost

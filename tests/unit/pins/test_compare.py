@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accredit.base.steps import at_one_go
-from accredit.pins import Change, Definitions, ListReader, changes
+from accredit.pins.compare import Change, changes
+from accredit.pins.definitions import Definitions, ListReader
 
 SEND: dict[str, Any] = {"name": "send", "description": "sends"}
 READ: dict[str, Any] = {"name": "read", "description": "reads"}

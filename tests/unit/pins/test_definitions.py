@@ -14,7 +14,7 @@ from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
 from accredit.jsonrpc.encode import to_json
 from accredit.limits import MAX_DEFINITIONS, MAX_LISTED_BYTES
-from accredit.pins import Definitions, ListReader, digest_of, digest_of_text
+from accredit.pins.definitions import Definitions, ListReader, digest_of, digest_of_text
 
 TOOL: dict[str, Any] = {"name": "send", "description": "sends", "inputSchema": {"type": "object", "maximum": 1.0}}
 

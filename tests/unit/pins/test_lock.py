@@ -11,7 +11,8 @@ from tests.world.tool_lists import HOSTILE_TEXTS
 from accredit.base.steps import at_one_go
 from accredit.errors import LockError
 from accredit.limits import MAX_DEFINITIONS
-from accredit.pins import Definitions, ListReader, read_lock, write_lock
+from accredit.pins.definitions import Definitions, ListReader
+from accredit.pins.lock import read_lock, write_lock
 from accredit.pins.shown import hides
 
 TEXTS = st.sampled_from([text for text in HOSTILE_TEXTS if "\ud800" not in text]) | st.text()

@@ -19,7 +19,7 @@ from tests.world.decisions import (
     with_proof,
 )
 
-from accredit.policy import GuardedCall, guarded_call_from_values
+from accredit.policy.guarded_call import GuardedCall, guarded_call_from_values
 from accredit.ratify import build_session_context, operation_context_hash, present
 
 PAY: Mapping[str, object] = {"amount": 5, "currency": "EUR", "to": "Bob"}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accredit.policy import MCP_SCOPES, Catalog, Entry, scope_fault
+from accredit.policy.catalog import MCP_SCOPES, Catalog, Entry, scope_fault
 from accredit.policy.uris import MAX_MARKS, readings
 
 OPEN, ETC, WEB, WORK, CELLAR = (Entry(scope=f"custom:{name}") for name in ("open", "etc", "web", "work", "cellar"))

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 from tests.world.delegations import World, tampered
 
-from accredit.policy import Entry, Facts, guarded_call_from_values
+from accredit.policy.catalog import Entry
 from accredit.policy.constraint_words import facts_needed, refused_constraint, why_refused
+from accredit.policy.facts import Facts
+from accredit.policy.guarded_call import guarded_call_from_values
 from accredit.ratify import Constraint, VerifierContext
 from accredit.ratify.constraints import (
     Extension,

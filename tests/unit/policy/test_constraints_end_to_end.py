@@ -7,8 +7,11 @@ import pytest
 from tests.unit.ratify.world import AGENT, NOW, SUB_AGENT, certificate, constraint
 from tests.world.decisions import GRANT, Deployment, call, granted, proven
 
-from accredit.policy import Entry, Facts, GuardedCall, drive
+from accredit.policy.catalog import Entry
 from accredit.policy.decide import decide
+from accredit.policy.decision import drive
+from accredit.policy.facts import Facts
+from accredit.policy.guarded_call import GuardedCall
 from accredit.ratify import Constraint
 
 DENIED, UNVERIFIABLE = "ratify_constraint_denied", "ratify_constraint_unverifiable"

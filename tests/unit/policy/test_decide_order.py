@@ -28,11 +28,11 @@ from tests.world.decisions import (
 from accredit.attest.canonical import HybridPair, KeptProof
 from accredit.consent.call import CallTerms
 from accredit.errors import ChallengesFull, StoreUnavailable
-from accredit.pins import Pins
-from accredit.policy import LISTS, Decision
+from accredit.pins.definitions import Pins
 from accredit.policy.decide import decide
 from accredit.policy.decision import (
     CountUses,
+    Decision,
     FindDefinition,
     FindTask,
     IsRevoked,
@@ -41,11 +41,12 @@ from accredit.policy.decision import (
     SpendChallenge,
     TakeUse,
 )
+from accredit.policy.guarded_call import LISTS
 from accredit.policy.tasks import Owner, TaskScope, encode_task_facts, task_key
 from accredit.ports import RateLimit, Spending, Task
 from accredit.ratify import DelegationCert, HybridSignature, ProofBundle
 from accredit.ratify.constraints import MaxAmount, MaxRate
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 LIST = call("", method="tools/list")
 

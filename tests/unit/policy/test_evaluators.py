@@ -10,7 +10,7 @@ from tests.world.decisions import VERIFIER, Deployment, call, granted, proven
 
 from accredit.consent.call import CALL
 from accredit.errors import ConfigurationError
-from accredit.policy import with_own
+from accredit.policy.evaluators import with_own
 from accredit.ratify import Extension, VerifierContext
 
 HOURS = Extension(name="com.example.hours", params={"from": 9})

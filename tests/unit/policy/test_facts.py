@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accredit.policy import Facts, facts_fault
+from accredit.policy.facts import Facts, facts_fault
 
 NUMBERS = ["amount", "lat", "lon", "alt_m", "speed_mps"]
 TEXTS = ["currency", "resource_id", "requested_path"]

@@ -20,17 +20,18 @@ from accredit.jsonrpc.methods import TARGET_MEMBER, TASK_LIST
 from accredit.jsonrpc.objects import check_same_names
 from accredit.jsonrpc.requests import decode_request
 from accredit.limits import MAX_VALUES
-from accredit.policy import (
+from accredit.policy.guarded_call import (
     GUARDED,
     LISTS,
+    MAX_TARGET_CHARS,
     PROOF,
     GuardedCall,
     digest_in_steps,
     guarded_call_from_values,
     guarded_call_of,
     payload_digest,
+    read_freely,
 )
-from accredit.policy.guarded_call import MAX_TARGET_CHARS, read_freely
 
 _SHORT = {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
 

@@ -14,10 +14,11 @@ from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
 from accredit.jsonrpc.frames import Success, decode_frame
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS
-from accredit.pins import Pins, digest_of
-from accredit.policy import GUARDED, LISTS, Catalog, Entry
+from accredit.pins.definitions import Pins, digest_of
+from accredit.policy.catalog import Catalog, Entry
+from accredit.policy.guarded_call import GUARDED, LISTS
 from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, rewrite_list
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 JUDGED = ListView(catalog=CATALOG, verifier_id=VERIFIER, binding="optional")
 TOOLS, RESOURCES, TEMPLATES, PROMPTS = KINDS.values()

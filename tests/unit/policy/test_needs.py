@@ -9,8 +9,8 @@ from tests.unit.ratify.world import NOW, constraint
 from tests.world.decisions import Deployment, Known, call, draw, finished, granted, policy, proven
 
 from accredit.errors import ChallengesFull, StoreUnavailable
-from accredit.policy import Decision, drive
 from accredit.policy.decide import decide
+from accredit.policy.decision import Decision, drive
 from accredit.ports import RateLimit, Spending
 from accredit.ratify import IssuedChallenge
 

@@ -20,8 +20,8 @@ from tests.world.decisions import (
 )
 
 from accredit.errors import ChallengesFull, ClockSetBack, StoreUnavailable
-from accredit.policy import GuardedCall
 from accredit.policy.decision import IssueChallenge, LookAtChallenge, SpendChallenge, TakeUse
+from accredit.policy.guarded_call import GuardedCall
 from accredit.ports import Spending
 from accredit.ratify.constraints import MaxRate
 from accredit.ratify.terms import IsRevoked

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from accredit.jsonrpc.frames import Notification, Request
 from accredit.jsonrpc.requests import decode_request
-from accredit.policy import Authority
+from accredit.policy.decision import Authority
 from accredit.policy.passing import AUTHORIZATION, for_upstream
 
 AUTHORITY = Authority(

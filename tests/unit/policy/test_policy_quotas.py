@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from tests.unit.ratify.world import AGENT, NOW, SUB_AGENT, certificate, constraint
 from tests.world.decisions import GRANT, Deployment, call, finished, granted, passed_down, proven
 
-from accredit.policy import Flow, drive
 from accredit.policy.decide import decide
+from accredit.policy.decision import Flow, drive
 from accredit.policy.quotas import Quota, QuotaCaller, QuotaReached, Quotas, window_seconds
 from accredit.policy.uses import take
 from accredit.stores import MemoryStore
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 REACHED = "quota_exceeded"
 

@@ -10,7 +10,7 @@ from tests.differential.peer import ours_key
 from tests.unit.ratify.world import HOUR, NOW
 from tests.world.decisions import VERIFIER, Deployment, call, with_proof
 
-from accredit.policy import GuardedCall
+from accredit.policy.guarded_call import GuardedCall
 
 
 class Page:

@@ -23,7 +23,8 @@ from tests.world.decisions import (
 )
 
 from accredit.errors import ChallengesFull, ProofRefused, StoreUnavailable
-from accredit.policy import Catalog, Entry, GuardedCall
+from accredit.policy.catalog import Catalog, Entry
+from accredit.policy.guarded_call import GuardedCall
 from accredit.ports import Spending
 from accredit.ratify import encode_proof_bundle
 from accredit.refusals import OAUTH_ONLY

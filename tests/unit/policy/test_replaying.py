@@ -27,8 +27,10 @@ from accredit.attest.canonical import RecordedParams
 from accredit.attest.statements import GENESIS, Call
 from accredit.consent.call import CallTerms
 from accredit.limits import MAX_RECORDED_TARGET
-from accredit.pins import Pins
-from accredit.policy import Catalog, Entry, GuardedCall, Policy
+from accredit.pins.definitions import Pins
+from accredit.policy.catalog import Catalog, Entry
+from accredit.policy.decision import Policy
+from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.merging import MergedCatalog
 from accredit.policy.quotas import Quota, Quotas
 from accredit.policy.replaying import OPEN, ReplayConfiguration, Replayer, ServerTerms, TokenTerms, Verdict, was_allowed

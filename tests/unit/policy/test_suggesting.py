@@ -10,8 +10,7 @@ from accredit.attest import CallRecord, Place, RecordedDecision, decision_payloa
 from accredit.attest.statements import GENESIS
 from accredit.consent.call import CallTerms
 from accredit.limits import MAX_RECORDED_TARGET
-from accredit.policy import Catalog, Entry
-from accredit.policy.catalog import own_scope
+from accredit.policy.catalog import Catalog, Entry, own_scope
 from accredit.policy.suggesting import (
     MAX_GRANT_TARGET_CHARS,
     MAX_GRANT_TARGETS,

@@ -9,8 +9,9 @@ from tests.unit.ratify.world import AGENT, NOW, SUB_AGENT, certificate, constrai
 from tests.world.decisions import GRANT, VERIFIER, Deployment, call, finished, granted, proven
 
 from accredit.consent.call import CallTerms
-from accredit.policy import Decision, Flow, GuardedCall, drive
 from accredit.policy.decide import decide
+from accredit.policy.decision import Decision, Flow, drive
+from accredit.policy.guarded_call import GuardedCall
 from accredit.ratify import Constraint, DelegationCert
 from accredit.ratify.constraints import MaxRate
 

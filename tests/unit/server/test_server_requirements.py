@@ -10,7 +10,8 @@ from typing import Any, cast, get_type_hints
 import pytest
 
 from accredit.errors import ConfigurationError
-from accredit.policy import Entry, Facts
+from accredit.policy.catalog import Entry
+from accredit.policy.facts import Facts
 from accredit.server import require
 from accredit.server.requirements import entry_of, named_scopes
 

@@ -11,14 +11,14 @@ from tests.world.tool_lists import HOSTILE_TEXTS, texts, tool, tools
 
 from accredit.asking.listing import ServerListing
 from accredit.base.text import is_utf8
-from accredit.config import build_catalog, load
+from accredit.config.load import load
+from accredit.config.proofs import build_catalog
 from accredit.config.renaming import means_renamed
 from accredit.config.servers import view
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
 from accredit.limits import MAX_DEFINITIONS
-from accredit.pins import Definitions
-from accredit.pins.definitions import read_definition
+from accredit.pins.definitions import Definitions, read_definition
 from accredit.setup.add import _by_scope, _new_content, _with_scope
 from accredit.setup.config_text import McpServer, added_tables
 from accredit.setup.pin import lock_text

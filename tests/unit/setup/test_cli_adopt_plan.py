@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from accredit.config import build_upstream, load
+from accredit.config.build import build_upstream
+from accredit.config.load import load
 from accredit.config.servers import view
 from accredit.errors import ConfigurationError
 from accredit.gateway import StdioUpstream

@@ -8,7 +8,8 @@ from tests.world.tool_lists import tool
 
 from accredit.asking.listing import ServerListing
 from accredit.base.standard import printing_json
-from accredit.policy import Catalog, Entry, Facts
+from accredit.policy.catalog import Catalog, Entry
+from accredit.policy.facts import Facts
 from accredit.setup.check import check_offer
 
 pytestmark = pytest.mark.holds("setup/check")

@@ -10,7 +10,8 @@ from mcp.types import Tool
 from tests.world.tool_lists import tool, tools
 
 from accredit.asking.listing import ServerListing
-from accredit.config import build_catalog, load
+from accredit.config.load import load
+from accredit.config.proofs import build_catalog
 from accredit.errors import ConfigurationError
 from accredit.setup.check_fix import add_tables
 

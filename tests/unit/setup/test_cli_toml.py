@@ -11,7 +11,8 @@ from tests.world.tool_lists import HOSTILE_TEXTS, texts, tool, tools
 
 from accredit.asking.listing import ServerListing
 from accredit.base.text import is_utf8
-from accredit.config import build_catalog, convert_tables
+from accredit.config.conversion import convert_tables
+from accredit.config.proofs import build_catalog
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.setup.config_text import McpServer, configuration
 from accredit.signing.suggest_scopes import suggestion

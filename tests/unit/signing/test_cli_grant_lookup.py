@@ -116,7 +116,8 @@ def test_without_a_catalog_it_is_told_what_a_constraint_needs(run: Run) -> None:
         (("--tool", "pay"), "is not known here"),
         (("--all-read-only",), "is not known here"),
         (("--tool", "pay", *HERE, "--url", "http://127.0.0.1:9/mcp"), "--config and --url"),
-        (("--tool", "pay", "--url", "127.0.0.1"), "--url is not"),
+        (("--tool", "pay", "--url", "127.0.0.1"), "is not an http or https URL"),
+        (("--tool", "pay", "--url", "http://[::1/mcp"), "is not an http or https URL"),
         (("--tool", "pay", "--config", "nowhere.toml"), "nowhere.toml"),
     ],
 )

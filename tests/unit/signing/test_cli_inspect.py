@@ -173,12 +173,16 @@ def test_a_key(name: str, run: Run, world: World) -> None:
         (b'{"revoked_certs": 1}', "not a revocation list"),
         (b'{"cert_id": 1}', "not a delegation certificate"),
         (b'{"accredit_key": 1}', "not a key file"),
-        (b" " * 4_194_305, "more than 4194304 bytes"),
     ],
 )
 def test_another_file(content: bytes, word: str, refused: Refused, folder: Path) -> None:
     (folder / "file").write_bytes(content)
     assert word in refused("inspect", "file")[0]
+
+
+def test_a_file_that_is_too_long(refused: Refused, folder: Path) -> None:
+    (folder / "file").write_bytes(b" " * 4_194_305)
+    assert "more than 4194304 bytes" in refused("inspect", "file")[0]
 
 
 def test_wrong_use(refused: Refused, folder: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from accredit.cli.application import main
 from accredit.keys import make_key, write_key
+from accredit.ratify import HybridPublicKey
 from accredit.ratify.extras.statements import KeyRotationStatement, key_rotation_fault
 
 pytestmark = [pytest.mark.holds("signing/rotate"), pytest.mark.holds("cli/commands/keys")]
@@ -45,6 +46,23 @@ def test_a_statement_is_signed_with_both_keys_and_says_what_ends(
     assert json.loads(capsys.readouterr().out) == {
         "old": OLD.id, "new": NEW.id, "reason": "routine", "sign_again": []
     }  # fmt: skip
+
+
+@pytest.mark.holds("signing/rotate", "statement", "grants")
+def test_on_stdout_is_the_statement_alone_and_what_to_sign_again_is_told_beside_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    standing = {"certificate": "c" * 32, "agent": AGENT.id, "ends": "2026-12-07"}
+
+    def grants_of(_key: HybridPublicKey) -> list[dict[str, str]]:
+        return [standing]
+
+    monkeypatch.setattr("accredit.signing.rotate._grants_of", grants_of)
+    assert rotate(monkeypatch, "old.key", "--to", "new.key", "--out", "-") == 0
+    told = capfdbinary.readouterr()
+    assert key_rotation_fault(KeyRotationStatement.decode(told.out)) is None
+    assert b"sign again" in told.err
+    assert rotate(monkeypatch, "old.key", "--to", "new.key", "--out", "-", "--json") == 2  # both want stdout
 
 
 @pytest.mark.holds("signing/rotate", "people")

@@ -10,7 +10,7 @@ from tests.world.in_process import Run, runs
 from tests.world.issuer import IssuerKey, claims, key_set_text
 
 from accredit.keys import load_token_key, make_token_key, write_token_key
-from accredit.tokens import policy_digest
+from accredit.tokens.verify import policy_digest
 
 pytestmark = [
     pytest.mark.holds("signing/token_issue"),

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accredit.telemetry import Board, Metrics
-from accredit.telemetry.board import MAX_SERIES, OTHER
+from accredit.telemetry.board import MAX_SERIES, OTHER, Board
 from accredit.telemetry.families import BREAKERS, CLIENT_SECONDS, DECISIONS, FAMILIES, LOG_QUEUE, SERVER_SECONDS, STARTS
+from accredit.telemetry.metrics import Metrics
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("telemetry/board"), pytest.mark.holds("telemetry/families")]
 

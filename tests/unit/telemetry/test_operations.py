@@ -13,8 +13,9 @@ from accredit.jsonrpc.frames import Failure, Request, Success
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.ports import ProofStore
 from accredit.stores import MemoryStore
-from accredit.telemetry import Batched, Meter, Names, Operation, Transports
+from accredit.telemetry.labels import Names
 from accredit.telemetry.metrics import time_store
+from accredit.telemetry.operations import Batched, Meter, Operation, Transports
 
 GOOD = Success(1, Raw(b"{}"), b"{}")
 

@@ -9,17 +9,21 @@ from hypothesis import strategies as st
 from tests.world.virtual_time import Clock
 
 from accredit.jsonrpc.requests import decode_request
-from accredit.telemetry import Board, Metrics, SpanQueue, Tracer, trace_context
+from accredit.telemetry.board import Board
 from accredit.telemetry.families import SPANS
+from accredit.telemetry.metrics import Metrics
 from accredit.telemetry.tracing import (
     MAX_PARENT_SAMPLED,
     MAX_WAITING_SPANS,
     PARENT_SAMPLED_PER_SECOND,
     SPANS_AT_ONCE,
     Span,
+    SpanQueue,
     TraceContext,
+    Tracer,
     current_message,
     set_current_message,
+    trace_context,
     trace_id,
 )
 

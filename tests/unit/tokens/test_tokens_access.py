@@ -11,17 +11,18 @@ from tests.world.issuer import IssuerKey, claims
 from accredit.canonical import encode_base64url
 from accredit.errors import AccessTokenError, InvalidToken
 from accredit.limits import MAX_TOKEN_BYTES
-from accredit.tokens import (
+from accredit.tokens.access import (
+    MAX_TOLD_TOKEN_SECONDS,
+    UNTOLD_TOKEN_SECONDS,
     AccessGrant,
     AccessToken,
     SubjectToken,
-    VerifiedToken,
     error_word,
     exchangeable,
     read_access_token,
     subject_key,
 )
-from accredit.tokens.access import MAX_TOLD_TOKEN_SECONDS, UNTOLD_TOKEN_SECONDS
+from accredit.tokens.claims import VerifiedToken
 
 pytestmark = [pytest.mark.holds("tokens"), pytest.mark.holds("tokens/access")]
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec import Raw
 
 from accredit.errors import AmbiguousToken
-from accredit.tokens import FoundTokens, declares_token, find_tokens, without_authorization, without_tokens
+from accredit.tokens.carried import FoundTokens, declares_token, find_tokens, without_authorization, without_tokens
 
 EVERYWHERE = ("header", "argument", "meta")
 

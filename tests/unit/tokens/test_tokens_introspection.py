@@ -10,13 +10,16 @@ from tests.world.issuer import AUDIENCE, NOW, IssuerKey, claims, key_set_text
 
 from accredit.errors import AccessTokenError, ConfigurationError, InsufficientScope, InvalidToken
 from accredit.limits import MAX_TOKEN_BYTES
-from accredit.tokens import Introspection, Issuer, TokenVerifier, VerifiedToken, read_key_set
+from accredit.tokens.claims import VerifiedToken
 from accredit.tokens.introspection import (
     INTROSPECTED_SECONDS,
+    Introspection,
     may_be_introspected,
     question,
     read_introspection,
 )
+from accredit.tokens.key_sets import read_key_set
+from accredit.tokens.verify import Issuer, TokenVerifier
 
 NAME = "https://issuer.example"
 ASKED = Introspection("https://issuer.example/introspect", "gw", "s3cret")

@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from tests.world.issuer import NOW
 
 from accredit.errors import ConfigurationError
-from accredit.tokens import Issuer, SessionGrant, TokenVerifier, issue_session_token, public_jwk, read_key_set
+from accredit.tokens.issued import SessionGrant, issue_session_token, public_jwk
+from accredit.tokens.key_sets import read_key_set
+from accredit.tokens.verify import Issuer, TokenVerifier
 
 pytestmark = pytest.mark.holds("tokens/issued")
 

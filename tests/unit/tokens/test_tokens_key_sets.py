@@ -10,8 +10,14 @@ from tests.world.issuer import IssuerKey, key_set_text
 
 from accredit.errors import KeySetError
 from accredit.limits import MAX_KEY_SET_BYTES
-from accredit.tokens import ALGORITHMS, KeySet, read_key_set, read_public_key
-from accredit.tokens.key_sets import MAX_CANDIDATE_KEYS, MAX_KEYS_IN_SET
+from accredit.tokens.key_sets import (
+    ALGORITHMS,
+    MAX_CANDIDATE_KEYS,
+    MAX_KEYS_IN_SET,
+    KeySet,
+    read_key_set,
+    read_public_key,
+)
 
 EC, RSA, ED = IssuerKey("ec"), IssuerKey("rsa", "RS256"), IssuerKey("ed", "EdDSA")
 

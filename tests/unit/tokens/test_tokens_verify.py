@@ -14,10 +14,9 @@ from tests.world.issuer import AUDIENCE, NOW, IssuerKey, claims, key_set_text
 
 from accredit.errors import ConfigurationError, InsufficientScope, InvalidToken
 from accredit.limits import MAX_TOKEN_BYTES
-from accredit.tokens import ALGORITHMS, Issuer, TokenVerifier, VerifiedToken, read_key_set, read_public_key
-from accredit.tokens.claims import take_apart
-from accredit.tokens.key_sets import is_signed_by
-from accredit.tokens.verify import TOKEN_LEEWAY_SECONDS
+from accredit.tokens.claims import VerifiedToken, take_apart
+from accredit.tokens.key_sets import ALGORITHMS, is_signed_by, read_key_set, read_public_key
+from accredit.tokens.verify import TOKEN_LEEWAY_SECONDS, Issuer, TokenVerifier
 
 pytestmark = pytest.mark.holds("tokens/claims")
 

@@ -6,19 +6,9 @@ import pytest
 from tests.world.issuer import AUDIENCE
 
 from accredit.errors import AmbiguousToken, InsufficientScope, InvalidToken, MissingToken, TokenError
-from accredit.tokens import (
-    Issuer,
-    VerifiedToken,
-    challenge,
-    check_policy,
-    check_present,
-    check_session,
-    check_tool,
-    may_use,
-    metadata,
-    metadata_paths,
-    metadata_url,
-)
+from accredit.tokens.challenges import challenge, metadata, metadata_paths, metadata_url
+from accredit.tokens.claims import VerifiedToken
+from accredit.tokens.verify import Issuer, check_policy, check_present, check_session, check_tool, may_use
 
 pytestmark = [pytest.mark.holds("tokens/verify"), pytest.mark.holds("tokens/challenges")]
 URL = "http://127.0.0.1:8484/.well-known/oauth-protected-resource/mcp"

@@ -31,13 +31,7 @@ from accredit.client import AccreditedClient, ProofPresenter
 from accredit.client.http import NOT_REACHED
 from accredit.client.refusals import Caller, explain_refusal
 from accredit.client.rounds import within
-from accredit.errors import (
-    AccreditError,
-    ConfigurationError,
-    InputRequestError,
-    ProofRefused,
-    RequestTimeout,
-)
+from accredit.errors import AccreditError, ConfigurationError, InputRequestError, ProofRefused, RequestTimeout
 from accredit.keys import read_file
 from accredit.limits import LEG_SECONDS, MAX_KNOWN_TOOLS, MAX_LIST_PAGES, MAX_TOLD_REASON_CHARS
 from accredit.policy.lists import OBSERVED

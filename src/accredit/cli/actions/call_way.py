@@ -11,20 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from accredit.app import assemble
+from accredit.app.assemble import assemble
 from accredit.app.pid_file import is_served
 from accredit.asking.in_process import InProcess
 from accredit.asking.reaching import Reach, endpoint_of, id_at
 from accredit.client import AccreditedClient, ProofPresenter
-from accredit.client.gateways import GatewayAddress, to_gateway
+from accredit.client.gateways import GatewayAddress, check_url, to_gateway
 from accredit.client.http import HOW_TO_START, GatewayHttp
 from accredit.client.proving import Prover
 from accredit.client.streams import ProvingTransport
 from accredit.client.ways import over_http
-from accredit.config import build_all_settings, build_settings, load
 from accredit.config.attest import gateway_id
+from accredit.config.build import build_all_settings, build_settings
 from accredit.config.listen import leads_to
-from accredit.config.load import DEFAULT_FILE
+from accredit.config.load import DEFAULT_FILE, load
 from accredit.config.servers import endpoints
 from accredit.errors import ConfigurationError
 from accredit.gateway import create_app
@@ -136,11 +136,8 @@ def check_way(url: str | None, config: Path | None, key: Path | None, delegation
         raise ConfigurationError(
             "a tool is called at an endpoint (--url) or through a configuration (--config)", "name one of them"
         )
-    if url is not None and not url.startswith(("http://", "https://")):
-        raise ConfigurationError(
-            f"{url} is not an http or https URL",
-            "name the endpoint that `accredit serve` prints, such as http://127.0.0.1:8484/mcp",
-        )
+    if url is not None:
+        check_url(url)
     if (key is None) != (not delegations):
         have, lack = ("--key", "--delegation") if key else ("--delegation", "--key")
         raise ConfigurationError(f"{have} is of no use without {lack}", f"name {lack} as well, or leave out both")

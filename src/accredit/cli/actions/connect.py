@@ -44,7 +44,7 @@ def start_connect(
 ) -> int:
     """Run `accredit connect` until the host ends; return the exit code. Raises `ConfigurationError`."""
     desk, starter = ((), None) if key is None else _desk(ask, hold)
-    _check(url, key, delegation, ask, may_ask=bool(desk))
+    _check(key, delegation, ask, may_ask=bool(desk))
     url, gateway_id = endpoint_of(url, server), id_at(gateway_id, server)
 
     with loading():
@@ -56,6 +56,7 @@ def start_connect(
         from accredit.client.connect import Connecting, run
         from accredit.client.gateways import GatewayAddress
 
+    gateway = GatewayAddress(url=url, token=reach.token, headers=reach.headers, timeout=reach.timeout)
     proves, faults = None, ()
     if key is not None:
         try:
@@ -71,7 +72,7 @@ def start_connect(
     with suppress(ConfigurationError, OSError):  # nobody could be told where it is
         entry_mark(state_folder(os.environ), sys.argv).unlink(missing_ok=True)
     connecting = Connecting(
-        gateway=GatewayAddress(url=url, token=reach.token, headers=reach.headers, timeout=reach.timeout),
+        gateway=gateway,
         presenter=proves,
         key_fault=faults[0] if proves is None and faults else None,
         show_uncovered=show_uncovered or bool(desk) or bool(faults),
@@ -85,8 +86,8 @@ def start_connect(
 
 def _desk(ask: str | None, hold: float) -> "tuple[tuple[Path, ...], DeskStarter | None]":
     """Return the possible sockets of the desk, and what starts a desk if the person's settings say so. There are no
-    sockets if nobody is to be asked. Unless `--ask auto` is given or the settings start a desk, a desk must run or have
-    run before. Raises `ConfigurationError`."""
+    sockets if nobody is to be asked, or if no desk has run yet, the settings start none, and `--ask auto` is not given.
+    Raises `ConfigurationError`."""
     from accredit.client.desk_start import DeskStarter
     from accredit.console.client import desk_runs
     from accredit.console.settings import read_settings
@@ -103,12 +104,7 @@ def _desk(ask: str | None, hold: float) -> "tuple[tuple[Path, ...], DeskStarter 
     return (paths if may_come or desk_runs(paths) else ()), starter
 
 
-def _check(url: str, key: Path | None, delegation: list[Path] | None, ask: str | None, *, may_ask: bool) -> None:
-    if not url.startswith(("http://", "https://")):
-        raise ConfigurationError(
-            f"{url} is not an http or https URL",
-            "name the endpoint that `accredit serve` prints, such as http://127.0.0.1:8484/mcp",
-        )
+def _check(key: Path | None, delegation: list[Path] | None, ask: str | None, *, may_ask: bool) -> None:
     if key and not delegation and not may_ask and ask != "off":
         raise ConfigurationError(
             "--key is of no use without --delegation, as no desk has run yet that could be asked for one",

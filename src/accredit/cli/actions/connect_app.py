@@ -3,8 +3,8 @@
 - The ask is fetched from the gateways that --at or desk.toml names, signed with the person's key: so it takes the
   passphrase first. A gateway that has no such code tells nobody anything.
 - What is shown, signed and kept is as on the desk's page (`console.apps`).
-- The gateway's id is pinned to the app's endpoint, as `connect` pins it (`client.pins`), here and for that page. One
-  that the person or their agents on this machine know under another URL is refused, unless --gateway-id names it.
+- The gateway's id is pinned to the app's endpoint, as `connect` pins it (`client.pins`), here and for that page. An
+  id that the person or their agents on this machine know under another URL is refused, unless --gateway-id names it.
 - The default is no. A no is sent, too: the page then ends.
 """
 
@@ -83,8 +83,8 @@ async def _connect(
 
 def check_gateway(folder: Path, ask: ClientAsk, *, named: str = "") -> None:
     """Pin, for the app's endpoint, the id of the gateway that asks. `named` is the id that the person names, "" for
-    none. Raises `ProofRefused` for another id than is pinned there, and for one that is known under another URL;
-    `DeskError` and `ConfigurationError` where the known gateways can't be looked at."""
+    none. Raises `ProofRefused` for an id other than the pinned one, and for an id that is known under another URL.
+    Raises `DeskError` and `ConfigurationError` if the known gateways can't be read."""
     pin = GatewayPin(named, url=ask.endpoint, file=folder / KNOWN_GATEWAYS, met=gateways_met(folder))
     try:
         pin.meet(ask.gateway.id)

@@ -18,8 +18,9 @@ from accredit.attest import LogKey, RecordKey
 from accredit.base.private_memory import keep_memory_private
 from accredit.cli.actions.connect_app import check_gateway
 from accredit.client.pins import gateways_met
-from accredit.config import gateway_id, load
+from accredit.config.attest import gateway_id
 from accredit.config.listen import url_here
+from accredit.config.load import load
 from accredit.console.client import find_desk, tell_desk
 from accredit.console.elsewhere import read_addresses
 from accredit.console.lists import list_places

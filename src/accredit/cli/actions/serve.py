@@ -23,35 +23,20 @@ if not TYPE_CHECKING:  # its own code imports its command line, which reloads a 
 import uvloop
 
 from accredit import __version__
-from accredit.app import (
-    Configured,
-    Monitoring,
-    PidFile,
-    Ports,
-    Reading,
-    ReloadTarget,
-    Reports,
-    SharedMonitoring,
-    SingleProcessReloads,
-    Start,
-    Worker,
-    WorkerStart,
-    address_of,
-    allow_descriptors,
-    assemble,
-    first_ports,
-    next_ports,
-    open_listener,
-    read_configuration,
-    run_workers,
-    serve,
-    warn_of_observing,
-)
+from accredit.app.assemble import Ports, assemble
+from accredit.app.configured import Configured, Start, first_ports, next_ports, read_configuration, warn_of_observing
+from accredit.app.listener import address_of, allow_descriptors, open_listener
+from accredit.app.monitoring import Monitoring, SharedMonitoring
+from accredit.app.pid_file import PidFile
+from accredit.app.reloading import ReloadTarget, Reports, SingleProcessReloads, Worker
+from accredit.app.server import serve
+from accredit.app.workers import Reading, WorkerStart, run_workers
 from accredit.asking.reaching import values_of
 from accredit.base.log_events import LogFormat, LogLevel, configure_logs, log_event, notice
 from accredit.base.text import several
-from accredit.config import Loaded, build_monitoring, build_settings, load
-from accredit.config.load import DEFAULT_FILE
+from accredit.config.build import build_settings
+from accredit.config.load import DEFAULT_FILE, Loaded, load
+from accredit.config.monitoring import build_monitoring
 from accredit.errors import ConfigurationError
 from accredit.gateway import Gateway, GatewaySettings, HttpUpstream, StdioUpstream, create_app
 from accredit.gateway.front.bootstrap import PATH

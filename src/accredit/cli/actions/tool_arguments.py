@@ -1,4 +1,4 @@
-"""Makes a tool's arguments from words of a shell, typed by the tool's input schema. No I/O.
+"""Makes a tool's arguments from shell words, with types from the tool's input schema. No I/O.
 
 A word becomes the first of these that the schema allows for the argument:
 

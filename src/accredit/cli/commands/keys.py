@@ -10,8 +10,8 @@ _new = Command(
     "new",
     """Makes a key: PATH, the secret half, which only you can read, and PATH.pub, which is for everybody.
 
-    A human's key is encrypted with a passphrase, typed in the terminal or read from --passphrase-file. Without both it
-    is not encrypted, and a warning says so.
+    A human's key is encrypted with a passphrase, typed in the terminal or read from --passphrase-file. Without a
+    terminal, one of --passphrase-file and --no-passphrase is needed.
 
     Example:
 
@@ -77,8 +77,8 @@ _rotate = Command(
             "--out",
             metavar="STATEMENT",
             required=True,
-            type=OnlyFile("it is kept, and published"),
-            help="The file to write.",
+            type=WRITE,
+            help="Where the statement is written; - for stdout.",
         ),
         option(
             "--reason",

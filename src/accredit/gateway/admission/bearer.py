@@ -36,21 +36,15 @@ from accredit.jsonrpc.encode import INVALID_PARAMS
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.tasks import may_subscribe
 from accredit.limits import BUSY_RETRY_SECONDS, MAX_CACHED_TOKENS
-from accredit.policy import LISTS, looks_guarded
 from accredit.policy.authorizer import TokenAuthorizer
 from accredit.policy.drill import DRILLS
+from accredit.policy.guarded_call import LISTS, looks_guarded
 from accredit.policy.merging import merged_name
 from accredit.ports import KeySets
-from accredit.tokens import (
-    FoundTokens,
-    VerifiedToken,
-    check_session,
-    exchangeable,
-    find_tokens,
-    subject_key,
-    without_tokens,
-)
-from accredit.tokens.carried import META
+from accredit.tokens.access import exchangeable, subject_key
+from accredit.tokens.carried import META, FoundTokens, find_tokens, without_tokens
+from accredit.tokens.claims import VerifiedToken
+from accredit.tokens.verify import check_session
 
 _CALL = "tools/call"
 _NO_TOKENS = TokenSettings((), "", required=False, sources=("header",))
@@ -95,8 +89,8 @@ class Bearer:
             self._authorizer.require(token)
 
     def check_tool(self, tool: str, token: VerifiedToken | None) -> None:
-        """Check whether the token allows a tool ([rights]), also one whose task is to be changed. Raises what
-        `TokenAuthorizer.check_tool` raises."""
+        """Check whether the token allows a tool ([rights]): one that is called, or one whose task is to be changed.
+        Raises what `TokenAuthorizer.check_tool` raises."""
         if self._authorizer is not None and not isinstance(token, Guest):
             self._authorizer.check_tool(tool, token)
 

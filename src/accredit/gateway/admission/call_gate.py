@@ -4,7 +4,7 @@
 - [decision] The request is decided as a call of MCP is, by `policy.decide`. Its proof has to be bound to it.
 - [record] The decision is on record. If it can't be, the request is refused.
 
-Where proofs are only observed, [decision] refuses nothing but for quotas that count without proofs.
+Where proofs are only observed, [decision] refuses a request only for a quota that needs no proof.
 """
 
 import logging
@@ -15,14 +15,7 @@ from time import perf_counter
 from accredit.attest import RecordedParams
 from accredit.attest.canonical import WORKSPACES
 from accredit.base.clock import unix_seconds
-from accredit.errors import (
-    AccreditError,
-    ConfigurationError,
-    KeysUnavailable,
-    ProofRefused,
-    RequestError,
-    TokenError,
-)
+from accredit.errors import AccreditError, ConfigurationError, KeysUnavailable, ProofRefused, RequestError, TokenError
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.admission.request_state import subject_of
 from accredit.gateway.call import Call
@@ -31,16 +24,18 @@ from accredit.gateway.headers import RawHeaders
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
 from accredit.gateway.recording.recorder import About, Recorder
 from accredit.gateway.settings import ApiUpstream, GatewaySettings
-from accredit.policy import GuardedCall, drive, refusals
+from accredit.policy import refusals
 from accredit.policy.decide import decide
+from accredit.policy.decision import drive
+from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.passing import CallerIdentity
 from accredit.policy.quotas import QuotaCaller, QuotaReached
 from accredit.policy.tasks import ONE_SERVER, TaskScope
 from accredit.policy.uses import take
 from accredit.ports import ProofStore, Revocations, TaskStore
-from accredit.telemetry import Meter
 from accredit.telemetry.board import OTHER
 from accredit.telemetry.labels import error_of
+from accredit.telemetry.operations import Meter
 from accredit.telemetry.tracing import RandomIds
 
 _log = logging.getLogger("accredit.gateway.gate")
@@ -104,8 +99,8 @@ class CallGate:
         targets: Sequence[str],
         form: bytes | None = None,
     ) -> None:
-        """Take a call through [token], [decision] and [record]. `targets` are what its token must not deny.
-        `form` is what a record of full arguments holds. Raises what refuses it."""
+        """Take a call through [token], [decision] and [record]. Its token must deny none of `targets`. `form` is
+        recorded as the arguments where records are full. Raises the error that refuses the call."""
         params = RecordedParams(guarded.digest.hex(), form if self._full else None)
         about = About(guarded.method, guarded.target, params, 0, None, self._ids.draw(), self._api.protocol)
         try:
@@ -128,7 +123,7 @@ class CallGate:
             self.counters.refused(call.observed, method=guarded.target, observed=True)
 
     async def _refusal_besides(self, guarded: GuardedCall, call: Call) -> AccreditError | None:
-        """Return why a call that was allowed is refused all the same."""
+        """Return the error for a call that `policy.decide` allows, but that breaks another rule; else None."""
         return None
 
     async def _check_token(self, credentials: RawHeaders, call: Call, targets: Sequence[str]) -> None:
@@ -184,7 +179,7 @@ class CallGate:
             self.counters.unrecorded(logged=True)
 
     async def _record_stranger(self, about: About, call: Call, error: AccreditError) -> None:
-        """Record a request that is refused for its token, as far as strangers may fill the log."""
+        """Record a request that is refused for its token, within the budget that anonymous callers have in the log."""
         if self._recorder is None:
             return
         if not self._strangers.take():
@@ -193,7 +188,7 @@ class CallGate:
         await self._strangers.record(self.counters, partial(self._recorder.begin_about, about, Call(), error))
 
     def _measure(self, method: str, target: str | None, error: BaseException | None, began: float) -> None:
-        """Note how long it took to admit a request. `target` is None for what nobody has named."""
+        """Note how long it took to admit a request. `target` is None if no configured route or skill matches."""
         if self._meter is not None:
             labels = (method, target) if target is not None else (OTHER, "")
             self._meter.served.observe((labels, "" if error is None else error_of(error)), perf_counter() - began)

@@ -1,22 +1,24 @@
 """Clients that speak only OAuth, at one endpoint: who stands behind their access tokens, and the proofs that the
 gateway makes for them. Asks the store of the front door.
 
-A token of the front door gives no power of its own. It names a login, and so an agent: a key that the gateway keeps, to
-which people signed delegations. Each request that is decided is proved with that key, and then decided as any other.
+A token of the front door gives no power of its own. It names a login. The login's agent is a key that the gateway
+keeps, to which people signed delegations. With it the gateway proves each request that needs a decision, which is then
+decided like any other.
 
-- [login] The token is valid (`oauth.access_tokens`), for this endpoint and for a client that is let in, and its login
-  stands: each request asks the store. The grant belongs to the client and person that the token names.
-- [groups] Where people log in at an identity provider, their groups were read in the last `recheck_hours`. A grant of
-  another kind of consent than the configured one, or of another provider, counts no more.
-- [agent] A chain of certificates that the store holds is used only if it is for the grant's key. Whether it is good,
-  and ends in a root, is verified with each proof, as any other is (`policy.decide`).
+- [login] The token is valid (`oauth.access_tokens`), and for this endpoint. The configuration lets its client in. Its
+  login has not ended: the store is asked at each request. The grant belongs to the client and person that the token
+  names.
+- [groups] Where people log in at an identity provider, their groups were read in the last `recheck_hours`. A grant
+  becomes invalid if the configuration changes to another kind of consent or another provider.
+- [agent] A chain of certificates that the store holds is used only if it is for the grant's key. That it is valid, and
+  ends in a root, is verified with each proof (`policy.decide`).
 - [call] The proof is bound to this very request, by Ratify's profile for keys that a platform holds: `workspace_id` is
-  the client's id, and `invocation_id` that of the request in its record. For a sensitive tool it signs a challenge that
-  was issued for this call.
-- [standing] The delegation that stands covers no sensitive tool, and nothing beyond the token's own scopes. For other
-  calls only a chain counts that a person added when they were asked. A call that neither covers is refused here.
-- [other-proof] If a request brings a proof of its own, no other is made: the decision refuses a proof of another agent
-  than the token's.
+  the client's id, and `invocation_id` that of the request in its record. For a sensitive tool, the proof signs a
+  challenge issued for this call.
+- [standing] The standing delegation covers no sensitive tool, and nothing beyond the token's own scopes. Any other call
+  needs a chain that a person added when they were asked. A call that neither covers is refused here.
+- [other-proof] If a request brings its own proof, none is made. The decision refuses it unless the token's agent made
+  it.
 """
 
 import secrets
@@ -38,8 +40,10 @@ from accredit.jsonrpc.frames import Notification, Response
 from accredit.jsonrpc.methods import TASK_CHANGES
 from accredit.limits import MAX_CACHED_TOKENS
 from accredit.oauth.access_tokens import FrontToken, is_front_token, verify_access_token
-from accredit.policy import LISTS, Decision, Entry, GuardedCall, Policy, refusals
-from accredit.policy.guarded_call import call_of_platform
+from accredit.policy import refusals
+from accredit.policy.catalog import Entry
+from accredit.policy.decision import Decision, Policy
+from accredit.policy.guarded_call import LISTS, GuardedCall, call_of_platform
 from accredit.policy.tasks import TaskScope
 from accredit.ports import DoorStore, Grant, Login, TaskStore
 from accredit.ratify import (
@@ -57,7 +61,7 @@ from accredit.ratify.scopes import intersect
 from accredit.ratify.structures import decode_chain
 from accredit.refusals import CHALLENGE_REQUIRED
 from accredit.telemetry.tracing import RandomIds
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 MAX_LOADED_AGENTS = 1_024
 """How many agents' keys stay loaded: with their chains some 40 KB each. To load one takes as long as two signatures."""
@@ -85,7 +89,7 @@ class Chain(NamedTuple):
 
 
 class Agent:
-    """The agent of one grant: its key, and its delegation that stands, if it has one."""
+    """The agent of one grant: its key, and its standing delegation, if it has one."""
 
     def __init__(self, grant: Grant) -> None:
         self.signer = HybridPrivateKey(grant.seeds[:SEED_BYTES], grant.seeds[SEED_BYTES:])
@@ -174,7 +178,8 @@ class Guests:
         )
 
     def _check_groups(self, grant: Grant) -> None:
-        """Check that a grant came about as people consent here, and its person's groups are known ([groups])."""
+        """Check that a grant comes from the configured kind of consent, and its person's groups were read lately
+        ([groups])."""
         idp = self.settings.idp
         if grant.provider != self.settings.provider:
             raise InvalidToken("its person consented in another way than people do now", "the login has ended")
@@ -192,11 +197,12 @@ class Guests:
         wait: bool = True,
         answer: HeldAnswer | None = None,
     ) -> tuple[Decision, WaitingCall | None]:
-        """Decide a call of a guest: prove it ([agent] to [other-proof]), and have it decided. `id` is the call's in its
-        record. If a person has to be asked, `wait` for what they say, while the client's `answer` begins, if it can. If
-        they have not answered yet, also return the waiting call.
+        """Make a proof for a guest's call ([agent] to [other-proof]), and have the call decided. `id` is the call's id
+        in its record. With `wait`, if a person has to be asked, wait for their answer. Meanwhile the response to the
+        client (`answer`) is begun, if possible. If the person has not answered yet, also return the waiting call.
 
-        Raises `FrameError` for a call without a digest, `InsufficientScope` by [standing], and `StoreUnavailable`.
+        Raises `FrameError` for a call without a digest, `InsufficientScope` if the client can ask for the missing scope
+        ([standing]), and `StoreUnavailable`.
         """
         if call.proof is not None:
             return await decide(call), None
@@ -224,7 +230,7 @@ class Guests:
         return self._asks is not None and await self._asks.settles(message, guest.subject, session)
 
     async def _decided(self, case: "_Case", place: TaskScope) -> Decision:
-        """Have a call decided by the chain that stands and, where another one would help, by those that were added."""
+        """Have a call decided with the standing chain. If another chain may help, try each that was added later."""
         call, entry, agent = case.call, case.entry, case.agent
         if entry is None:
             scope = await self._task_scope(call, place)

@@ -24,7 +24,7 @@ from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.requests import Batch
 from accredit.policy.passing import CallerIdentity
-from accredit.tokens import IdentityGrant, public_jwk, sign_token
+from accredit.tokens.issued import IdentityGrant, public_jwk, sign_token
 
 IDENTITY_SECONDS = 60
 """The lifetime of the gateway's token for the server behind it: long enough for a slow server whose clock is slightly

@@ -43,22 +43,16 @@ from accredit.jsonrpc.frames import Notification, Request, Response
 from accredit.jsonrpc.input_required import shows_pages
 from accredit.jsonrpc.methods import MAY_NAME_TASKS, TASK_CHANGES, Era
 from accredit.limits import SHORT_MESSAGE_BYTES
-from accredit.policy import (
-    Decision,
-    GuardedCall,
-    drive,
-    guarded_call_in_steps,
-    guarded_call_of,
-    refusals,
-)
+from accredit.policy import refusals
 from accredit.policy.decide import decide
-from accredit.policy.decision import FlowOf
+from accredit.policy.decision import Decision, FlowOf, drive
 from accredit.policy.drill import DRILLS
+from accredit.policy.guarded_call import GuardedCall, guarded_call_in_steps, guarded_call_of
 from accredit.policy.quotas import QuotaCaller, QuotaReached
 from accredit.policy.tasks import Owner
 from accredit.policy.uses import take
 from accredit.ports import ProofStore, Revocations
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 _log = logging.getLogger("accredit.gateway.gate")
 
@@ -130,7 +124,7 @@ class Judge:
                 call.refusal = error
 
     async def settles(self, message: Notification | Response, call: Call) -> bool:
-        """Return whether a message is about a guest's call that waits for a person, and so goes no further."""
+        """Handle a guest's message about a call that waits for a person. Return False for any other message."""
         guest = call.token
         if self._guests is None or not isinstance(guest, Guest):
             return False
@@ -182,9 +176,8 @@ class Judge:
         try:
             task = await self._tasks.of(guarded, Owner(token=call.token))
         except StoreUnavailable as error:
-            refusal = refusals.no_decision(guarded, None)
             report_fault(guarded.method, error)
-            raise refusal from None
+            raise refusals.no_decision(guarded, None) from None
         if task is not None and request.method in TASK_CHANGES and self._bearer is not None:
             self._bearer.check_tool(task.target, call.token)
         call.guarded = guarded
@@ -192,8 +185,8 @@ class Judge:
             call.task = task
 
     async def _take_quotas(self, request: Request, call: Call) -> None:
-        """Count a call against the quotas that apply without a proof's decision. Raises `ProofRefused`, and
-        `RequestError` for a state that does not open."""
+        """Count a call that is judged without proofs against the quotas. Raises `ProofRefused`, and `RequestError` for
+        an invalid sealed state."""
         guarded = call.guarded or await _guarded_call(request, call)
         if guarded is None or self._store is None:
             raise TypeError("a call that can't be counted")
@@ -211,9 +204,8 @@ class Judge:
         except QuotaReached as reached:
             raise refusals.quota_reached(guarded, None, reached) from None
         except Exception as error:  # fail closed if the store does not answer
-            refusal = refusals.no_decision(guarded, None)
             report_fault(guarded.method, error)
-            raise refusal from None
+            raise refusals.no_decision(guarded, None) from None
 
     def _flow_of(self, request: Request, token: VerifiedToken | None) -> FlowOf:
         subject = subject_of(token)

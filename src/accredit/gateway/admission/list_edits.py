@@ -7,9 +7,10 @@ from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.settings import GatewaySettings
 from accredit.jsonrpc.frames import Success
 from accredit.jsonrpc.responses import Edit
-from accredit.policy import Authority, Catalog
+from accredit.policy.catalog import Catalog
+from accredit.policy.decision import Authority
 from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, rewrite_list
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 _TOOLS = KINDS["tools/list"]
 

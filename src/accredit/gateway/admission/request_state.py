@@ -3,12 +3,10 @@
 This protects a server that trusts the state that a client returns to it (2026-07-28, basic/patterns/mrtr, "Server
 Requirements"). Reads the clock and randomness; logs.
 
-- [round] When a request of a guarded method returns a state, it is forwarded with the upstream's own state in its
-  place, byte for byte. If the upstream gave none, the request is forwarded without a state. A state that does not open
-  is refused, with the same text whatever the cause.
+- [round] When a request of a guarded method returns a sealed state, the upstream gets its own state back, byte for
+  byte; or none, if it gave none. A state that does not open is refused, with the same text whatever the cause.
 - [always-sealed] An `input_required` answer to a modern request gets a sealed state even if the upstream gave none. The
   sealed state holds the flow's name and the round's number, and binds the answers to the client that was asked.
-
 - [task-state] A state that comes with a task, or in an answer about one, is sealed for that task. It opens in requests
   about the task, for as long as a task without a `ttl` is remembered.
 
@@ -42,10 +40,11 @@ from accredit.jsonrpc.objects import as_string, is_object, may_hold, may_name, m
 from accredit.jsonrpc.responses import INPUT_REQUIRED, TASK
 from accredit.jsonrpc.tasks import may_announce
 from accredit.limits import TASK_SECONDS
-from accredit.policy import Authority, Flow, looks_guarded, payload_digest
+from accredit.policy.decision import Authority, Flow
+from accredit.policy.guarded_call import looks_guarded, payload_digest
 from accredit.rounds.sealing import NONCE_BYTES, FlowState, state_binding
 from accredit.telemetry.tracing import RandomIds, trace_field
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 _ANSWERS = "inputResponses"
 _OUR_REQUEST = "accredit_ask"
@@ -165,8 +164,8 @@ class RequestStateSealer:
 def sealed_for(call: Call) -> tuple[str, ...]:
     """Return the principal for whom a state in the answer is sealed.
 
-    Where proofs are only observed, that is not the proof's principal. Otherwise a follow-up with another proof, or with
-    none, would be refused because its state does not open.
+    Where proofs are only observed, the proof's principal is not used: a follow-up with another proof, or with none,
+    must not be refused because its state does not open.
     """
     is_enforced = call.decision is not None and call.decision.enforced
     return principal_of(call.authority if is_enforced else None, subject_of(call.token))
@@ -197,7 +196,7 @@ def brings_state(call: Request | Notification) -> bool:
 
 
 def _without_own_answer(request: Request) -> Request:
-    """Return a request without the answer to a question of the gateway's own, which the server has not asked."""
+    """Return a request without its answer to the gateway's own question, which the server did not ask."""
     answers = request.members.get(_ANSWERS)
     if answers is None or not may_name(answers, _OUR_REQUEST.encode()) or not is_object(answers):
         return request

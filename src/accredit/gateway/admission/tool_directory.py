@@ -9,8 +9,8 @@ caller, so that the list shows what this caller may see:
   forward it.
 - [headers] It also asks before a call with `Mcp-Param-*` headers, if it has no list. If a header disagrees with an
   older list, it is checked against a fresh one. If no list can be had, nothing is checked.
-- [rate] The gateway asks at most once in `TOOL_LIST_FRESH_SECONDS` for admitted callers. For callers who have not yet
-  authenticated it asks as often again, so that they can't keep the others from a fresh list.
+- [rate] The gateway asks at most once in `TOOL_LIST_FRESH_SECONDS` for admitted callers. Requests for callers who have
+  not yet authenticated have an equal limit of their own, so that they can't keep the others from a fresh list.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from accredit.jsonrpc.param_headers import (
 )
 from accredit.jsonrpc.requests import decode_request
 from accredit.limits import MAX_KNOWN_TOOLS, MAX_LIST_PAGES, MAX_TOOL_LIST_BYTES
-from accredit.tokens import declares_token
+from accredit.tokens.carried import declares_token
 
 MAX_KNOWN_TOOL_NAME_CHARS = 1_024
 """The longest name, in characters, of a tool that is remembered because `_token` is its own argument. The specification

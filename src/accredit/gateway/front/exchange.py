@@ -21,7 +21,7 @@ from accredit.jsonrpc.frames import Notification, decode_error
 from accredit.jsonrpc.sse import encode_event
 from accredit.limits import ANSWER_PIECE_BYTES, BODY_ROOM_SECONDS, SHORT_MESSAGE_BYTES
 from accredit.policy.passing import CallerIdentity
-from accredit.tokens import SubjectToken
+from accredit.tokens.access import SubjectToken
 from accredit.tokens.carried import CREDENTIALS
 
 BODY_GRACE_SECONDS = 10.0
@@ -40,14 +40,14 @@ class Exchange(ABC):
     besides.
 
     `server` is the name of the server that the request is for. `metadata_url` is named in refusals. Both are "" if
-    there is none. `calls` is set before a backend gets the exchange. `address` is that of the connection, and `client`
-    that of the client, which is another one behind a trusted proxy (`proxies`); `peer` identifies the client.
-    `credentials` are its Authorization fields, once removed from the head. `session_shown` maps a session's id at a
-    replica to the client's id, if any. `learn_revision` is called if the answer begins a session, with the session's
-    revision and replica (`callers`). `request_id` is the id of the single request in the body, once that is read.
-    `vouched` says that the caller itself has authenticated. `proved` says that the caller or its session has
-    authenticated, and so gets more room (`rooms`). `shows_pages` says that the client has declared, in this
-    `initialize` or in that of its session, that it can show people the page at a URL.
+    there is none. `calls` is set before a backend gets the exchange. `address` is the connection's address. `client` is
+    the client's own, which differs behind a trusted proxy (`proxies`); `peer` identifies the client. `credentials` are
+    its Authorization fields, once removed from the head. `session_shown` maps a session's id at a replica to the
+    client's id, if any. `learn_revision` is called if the answer begins a session, with the session's revision and
+    replica (`callers`). `request_id` is the id of the single request in the body, once that is read. `vouched` says
+    that the caller itself has authenticated. `proved` says that the caller or its session has authenticated, and so
+    gets more room (`rooms`). `shows_pages` says that the client has declared, in this `initialize` or in that of its
+    session, that it can show people the page at a URL.
     """
 
     __slots__ = (
@@ -176,8 +176,7 @@ class Exchange(ABC):
         return whole.getvalue()
 
     def answer_also(self, refused: tuple[bytes, ...]) -> None:
-        """Add the responses to the `refused` requests of a batch to the answer, which so becomes an answer to the
-        batch."""
+        """Add the responses to the `refused` requests of a batch to the answer, which then answers the whole batch."""
         self._refused = refused
         self.head = self.head.with_field(b"accept-encoding", b"identity")  # a coded answer could not be joined
 

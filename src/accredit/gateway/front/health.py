@@ -5,13 +5,13 @@ A request is refused by the first of these rules that it breaks:
 - [source] `Host` and `Origin` are allowed, as at the endpoint (`Endpoint.check_source`); otherwise 403.
 - [method] The method is GET or HEAD; otherwise 405.
 
-What a caller gets from `/readyz` depends on its token:
+What a caller gets from `/readyz` depends on who it is:
 
 - [names] An unauthenticated caller gets the names of parts, each with true or false; in `servers` they are the names
   from the configuration. It gets no path, text or count. With `?list=SHA-256` (up to `MAX_ASKED_LISTS` times) it also
   learns whether one of these revocation lists is in force: only those who have a signed list can know its digest.
-- [details] A caller with a valid token in the header, where tokens are on, also gets the reasons, the counts of
-  refusals, and whether proofs are not required (`proofs`).
+- [details] The operator, on the admin listener, also gets the reasons, the counts of refusals, and whether proofs are
+  not required (`proofs`). So does a caller with a valid token in the header, where tokens are on.
 
 The status is 503 while the gateway drains, and if `upstream`, `store` or `records` don't answer. If there are several
 servers, each is named in `servers`, and the status is 503 if any of them does not answer. With `?scope=gateway` servers
@@ -25,14 +25,18 @@ These are reported, but do not change the status:
 - `log`, present only if false: other writers' records failed verification, and so were left open or unsigned;
 - `instructions`: false if the server's, as last seen by this process, differ from the pinned ones.
 
+- [shared] Anyone may ask, as often as they like. So one caller at a time has the servers, the store and the log looked
+  at, and all are told what was found for `FOUND_SECONDS`.
+
 Each answer has the time (`Date`), so that clocks can be compared.
 """
 
 import asyncio
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from email.utils import formatdate
+from time import monotonic
 from typing import Any, Protocol
 
 from accredit.errors import AccreditError, RequestError
@@ -45,6 +49,11 @@ from accredit.gateway.upstream.reply import Backend
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.limits import MAX_ASKED_LISTS
 from accredit.ports import KeySets, ProofStore, Records, Revocations
+
+FOUND_SECONDS = 1.0
+"""How long callers of `/readyz` are told what was found for another one. A look opens a connection to each server, and
+writes to the store and the log. Balancers ask about every two seconds, and take a gateway out after two failures: they
+need hardly longer for it."""
 
 ALIVE, READY = "/healthz", "/readyz"
 _ONLY_GATEWAY = b"scope=gateway"
@@ -81,6 +90,24 @@ class Condition:
         self.reload_problem: str | None = None
 
 
+class _Found:
+    """What the last look at some parts has found."""
+
+    def __init__(self, look: Callable[[], Coroutine[Any, Any, dict[str, bool]]]) -> None:
+        self._look = look
+        self._looking = asyncio.Lock()
+        self._parts: dict[str, bool] = {}
+        self._good_until = float("-inf")
+
+    async def parts(self) -> dict[str, bool]:
+        """Return it, after another look if it is too old."""
+        async with self._looking:
+            if monotonic() >= self._good_until:
+                self._parts = await self._look()
+                self._good_until = monotonic() + FOUND_SECONDS
+            return self._parts
+
+
 class Health:
     """Answers both paths; there is one object for each value of the settings. Ports that are None are not reported."""
 
@@ -106,17 +133,19 @@ class Health:
         self._store = store
         self._revocations = revocations
         self._key_sets = key_sets
+        self._found_servers, self._found_own = _Found(self._servers_answering), _Found(self._answering)
 
-    async def serve(self, exchange: Exchange, path: str) -> None:
-        """Answer a request for one of the two paths. Its host has been checked. Raises `RequestError`."""
+    async def serve(self, exchange: Exchange, path: str, *, to_operator: bool = False) -> None:
+        """Answer a request for one of the two paths. Its host has been checked. With `to_operator` it needs no token
+        for the details. Raises `RequestError`."""
         if exchange.head.method not in ("GET", "HEAD"):
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
         if path == ALIVE:
             await _tell(exchange, 200, {"status": "ok"})
             return
         asked = exchange.head.query.split(b"&")
-        servers = {} if _ONLY_GATEWAY in asked else await self._servers_answering()
-        own = await self._answering()
+        servers = {} if _ONLY_GATEWAY in asked else await self._found_servers.parts()
+        own = await self._found_own.parts()
         ready = all({**own, **servers}.values()) and not self._condition.draining
         named = {"servers": servers} if servers.keys() - {_UPSTREAM} else servers
         parts = {**named, **own}
@@ -124,7 +153,7 @@ class Health:
         stale = {part: problem is None for part, problem in problems.items() if part not in parts}
         status = "draining" if self._condition.draining else "ok" if ready else "not ready"
         body: dict[str, Any] = {"status": status, **parts, **stale, **self._lists(asked)}
-        if await self._is_known(exchange):
+        if to_operator or await self._is_known(exchange):
             why = {f"{part}_problem": problem for part, problem in problems.items() if problem is not None}
             body |= {**why, "refused": dict(self._counters.counts)}
             body |= {"proofs": "observe"} if self._observes else {}
@@ -143,7 +172,7 @@ class Health:
         return parts
 
     async def _problems(self) -> dict[str, str | None]:
-        """Return each part's problem, or None if it has none. The texts are for authenticated callers only."""
+        """Return each part's problem, or None if it has none. The texts are not for strangers ([details])."""
         problems: dict[str, str | None] = {}
         if self._store is not None and (behind := self._store.problem()) is not None:
             problems["schema"] = behind

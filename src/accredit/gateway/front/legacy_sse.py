@@ -35,7 +35,7 @@ from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit, Expected
 from accredit.jsonrpc.sse import encode_event
 from accredit.limits import EVENT_TIMES, MAX_OPEN_REQUESTS
-from accredit.telemetry import Meter, Operations
+from accredit.telemetry.operations import Meter, Operations
 
 SSE_PATH = "/sse"
 MESSAGES_PATH = "/messages"

@@ -1,7 +1,7 @@
 """Ratify's HTTP binding (SPEC section 13): challenges, verification, lists and scopes, by `policy.http_binding`.
 
 - [route] There are four paths, each with one method: 404, 405. No credential is asked for.
-- [rate] Challenges are issued at a bounded rate, and so are proofs verified: 429.
+- [rate] Challenges are issued, and proofs verified, at bounded rates: beyond these, 429.
 - [pending] Only so many challenges may be unexpired at once: 503. Those that were used count until they expire.
 - [verdict] A proof that does not verify is 200 with the result, and a request that can't be read is 400. If no decision
   is possible, that is 503.
@@ -27,7 +27,7 @@ from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import JSON
 from accredit.jsonrpc.encode import INTERNAL_ERROR, to_json
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
-from accredit.policy import Policy, drive
+from accredit.policy.decision import Policy, drive
 from accredit.policy.http_binding import (
     MAX_VERIFY_BYTES,
     REQUEST_HASH,

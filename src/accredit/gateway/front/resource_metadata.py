@@ -10,7 +10,7 @@ from accredit.gateway.headers import JSON
 from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.gateway.settings import TokenSettings
 from accredit.jsonrpc.encode import to_json
-from accredit.tokens import metadata, metadata_paths, metadata_url
+from accredit.tokens.challenges import metadata, metadata_paths, metadata_url
 
 
 class Resource:

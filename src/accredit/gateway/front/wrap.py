@@ -50,7 +50,8 @@ from accredit.jsonrpc.objects import as_string
 from accredit.jsonrpc.requests import Batch
 from accredit.limits import GRACE_SECONDS, STOP_GRACE_SECONDS
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
-from accredit.telemetry import Meter, Names, Telemetry, Transports
+from accredit.telemetry.labels import Names
+from accredit.telemetry.operations import Meter, Telemetry, Transports
 from accredit.telemetry.tracing import set_current_message
 
 REFUSALS_LOGGED_PER_SECOND = 20

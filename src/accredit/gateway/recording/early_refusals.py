@@ -32,7 +32,7 @@ from accredit.gateway.turns import turn
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import BATCH_REVISION
 from accredit.jsonrpc.requests import Batch, decode_request
-from accredit.policy import GUARDED
+from accredit.policy.guarded_call import GUARDED
 
 STRANGER_RECORDS = 1_000
 """How many records a process may write in a burst for unauthenticated calls that are refused before the gate. Each

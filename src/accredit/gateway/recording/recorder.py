@@ -72,14 +72,16 @@ from accredit.limits import (
     SESSION_ID_SECONDS,
     SHORT_MESSAGE_BYTES,
 )
-from accredit.pins import Pins
-from accredit.policy import CONSTRAINT_REFUSALS, Authority, Decision, digest_in_steps, refusals
+from accredit.pins.definitions import Pins
+from accredit.policy import refusals
+from accredit.policy.decision import CONSTRAINT_REFUSALS, Authority, Decision
+from accredit.policy.guarded_call import digest_in_steps
 from accredit.policy.merging import member_of_target
 from accredit.ports import Records
 from accredit.ratify import DelegationCert, encode_delegation_cert
 from accredit.refusals import CHALLENGE_REQUIRED
 from accredit.telemetry.tracing import RandomIds, trace_of
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 _CONSTRAINT = re.compile(r"constraint_\w+: cert \d+: constraint\[\d+\] \(\w+\)")
 _ALLOWED = RecordedDecision(verdict="allow")
@@ -254,9 +256,9 @@ class Recorder(Settler):
         await self._records.aclose()
 
     def _held_until(self, verdict: RecordedDecision, proved: Authority, call: Call) -> int | None:
-        """Return until when nobody is shown the proof that is kept with a call; None if none is kept. A proof that is
-        not bound to a call is not kept: it would be valid for other calls. A proof with a sealed session id, which
-        gives access, is kept secret until that id has expired."""
+        """Return the time until which the proof kept with a call is shown to nobody, or None if no proof is kept. A
+        proof that is not bound to a call is not kept: it would be valid for other calls. A proof with a sealed session
+        id, which gives access, is kept secret until that id has expired."""
         if verdict.verdict != "allow" or not proved.bound or not self._settings.keeps_proofs:
             return None
         is_secret = call.session and self._hides_sessions

@@ -13,12 +13,12 @@ from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
-from accredit.telemetry import Meter, Operation, Operations
+from accredit.telemetry.operations import Meter, Operation, Operations
 from accredit.telemetry.tracing import current_message
 
 
 class MeasuredBackend:
-    """Wraps `backend`, with the meter of its requests."""
+    """Passes requests to `backend`, and reports each one to `meter`."""
 
     def __init__(self, backend: Backend, meter: Meter) -> None:
         self._backend = backend

@@ -35,7 +35,7 @@ from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.policy.passing import CallerIdentity
-from accredit.tokens import SubjectToken
+from accredit.tokens.access import SubjectToken
 
 
 class Reply(Protocol):

@@ -14,8 +14,8 @@ from accredit.app.port_holder import find_holder
 from accredit.asking.probe import without_query
 from accredit.base.addresses import is_loopback_host
 from accredit.client.pins import gateways_met
-from accredit.config import Loaded
 from accredit.config.listen import url_here
+from accredit.config.load import Loaded
 from accredit.console.gateways import GatewayHealth, Gateways
 from accredit.errors import ConfigurationError
 from accredit.ops.doctor.engine import Result, bad, command_line, faulty, good, note

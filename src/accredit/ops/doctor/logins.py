@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
-from accredit.config import build_all_settings
+from accredit.config.build import build_all_settings
 from accredit.errors import ConfigurationError, KeySetError
 from accredit.gateway.front.door.requests import Endpoint
 from accredit.gateway.oauth_settings import IdpSettings
@@ -22,10 +22,9 @@ from accredit.oauth import openid
 from accredit.oauth.answers import LOGIN_PATH
 from accredit.ops.doctor.engine import Result, bad, good, note
 from accredit.ops.doctor.surroundings import Surroundings
-from accredit.tokens import read_key_set
 from accredit.tokens.claims import NOT_JSON
 from accredit.tokens.discovery import MAX_METADATA_BYTES, is_elsewhere, metadata_urls_of, read_key_set_url
-from accredit.tokens.key_sets import ALGORITHMS
+from accredit.tokens.key_sets import ALGORITHMS, read_key_set
 
 PROVIDER_SECONDS = 5.0
 """How long a provider has for its metadata, and for its keys."""

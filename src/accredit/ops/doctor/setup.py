@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from accredit.app.assemble import revocation_lists
-from accredit.config import Loaded, build_all_settings, named_files, store_of
+from accredit.config.build import build_all_settings
 from accredit.config.listen import check_no_loop, tls_context
+from accredit.config.load import Loaded
+from accredit.config.named_files import named_files
+from accredit.config.store import store_of
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.gateway.settings import ProofSettings
 from accredit.keys.own_files import fault_of_file, fault_of_folder

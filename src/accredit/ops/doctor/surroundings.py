@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accredit.app.pid_file import is_served
-from accredit.config import Loaded, load, named_files
-from accredit.config.load import DEFAULT_FILE
+from accredit.config.load import DEFAULT_FILE, Loaded, load
+from accredit.config.named_files import named_files
 from accredit.console.settings import find_key, read_settings
 from accredit.errors import ConfigurationError
 from accredit.keys import load_root

@@ -1,4 +1,4 @@
-"""The constraints that the protocol defines, but those on places (`geo`), and how one that was received is read (Ratify
+"""The constraints that the protocol defines, except those on places (`geo`), and the reading of received ones (Ratify
 section 7): how much (speed, money, number of uses), what (one resource, and a path in it), and when.
 
 A path is compared as text, byte for byte: nothing is decoded, folded or resolved. If a path has to be decoded, the

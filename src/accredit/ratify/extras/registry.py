@@ -2,7 +2,7 @@
 
 `succession` returns the keys that one person had, oldest first. It raises an error unless all of these hold:
 
-- [asked] The answer is about the key that was asked for: its id is derived from its key, and it is that key.
+- [asked] The answer's key is the one that was asked for, and its id is derived from this key.
 - [in-order] Each rotation begins with the key that the previous one ended with, and was not made earlier. The last ends
   with the requested key. No key comes twice: a key that was replaced does not come back.
 - [pinned] One of the keys is pinned. Until that is known, no signature is verified.

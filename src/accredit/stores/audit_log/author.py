@@ -81,7 +81,7 @@ class Author:
         return RECORDS_A_TURN if self.signer.records is None else RECORDS_A_TURN_ELSEWHERE
 
     def remembered(self, end: ChainEnd) -> ProvenEnd | None:
-        """Return the end of this writer's own chain, or None if that is not where it remembers ([own-chain])."""
+        """Return what this writer remembers of its own chain's end, or None if that is not `end` ([own-chain])."""
         if end.name != self._name:
             self._name, self._known = end.name, None
         return self._known if self._known is not None and end == self._known.end else None
@@ -154,8 +154,8 @@ class ChainAppender:
 
 
 def decision_on(open_call: OpenCall, keys: Keys) -> tuple[Statement, CallRecord]:
-    """Return the decision of an open call. Only those rules of [open-calls] are checked that need nothing but its entry
-    and `keys`. Raises `AttestationError`."""
+    """Return the decision of an open call. Check only the rules of [open-calls] that need no more than the decision's
+    entry and `keys`. Raises `AttestationError`."""
     entry = open_call.decision
     if entry is None:
         raise AttestationError("the record of its decision is not there, or is damaged")
@@ -209,9 +209,9 @@ def check_end(end: ChainEnd, newest: Stored | None, keys: Keys) -> ProvenEnd:
 
 
 def read_phases(payloads: Iterable[bytes]) -> set[Said]:
-    """Return the call and phase of each of these records, without verifying them. An unverified record is enough here:
-    it can at most keep a call from being closed ([open-calls]), and nobody knows the id of a call that was never
-    written ([repeated-turns])."""
+    """Return the call and phase of each of these records, without verifying them. A forged outcome could at most keep a
+    call from being closed ([open-calls]). Nobody could forge a decision of a turn that was never written, as nobody
+    else knows the ids of its calls ([repeated-turns])."""
     found: set[Said] = set()
     for payload in payloads:
         with contextlib.suppress(AttestationError):  # an invalid statement counts for nothing

@@ -7,7 +7,6 @@ temporary folder (`SQLITE_TMPDIR`, `TMPDIR`). It has no name there, and is gone 
 import sqlite3
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import ClassVar, Self
 
 from accredit.attest import Mark
@@ -39,9 +38,7 @@ class InTemporaryFile:
             self._connection.execute(statement)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
 

@@ -46,7 +46,7 @@ class FileLock:
 
 
 class SessionLock:
-    """In place of the lock, for a log in a database: there the writer's session holds it."""
+    """Stands in for `FileLock` where the log is in a database: there the writer's session is the lock."""
 
     def close(self) -> None:
         """Do nothing: the end of the session releases the lock."""

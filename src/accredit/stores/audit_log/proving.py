@@ -55,8 +55,8 @@ class Judge:
         self._holds_chains = named or required
 
     def examine(self, kept: EntryWithEvidence, keys: Mapping[str, LogKey | RecordKey]) -> Examined | Digest:
-        """Do as `attest.examine`. In the result, `judged` is a `Judgement`; it is None for an entry that is not an
-        allowed call."""
+        """Examine entries as `attest.examine` does. In the result, `judged` is a `Judgement`, or None for an entry that
+        is not an allowed call."""
         return examine(kept.entry, keys, partial(self._judge, kept))
 
     def _judge(self, kept: EntryWithEvidence, statement: Statement) -> Judgement | None:

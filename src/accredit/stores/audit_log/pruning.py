@@ -81,8 +81,8 @@ UNPRUNED = PrunedChain(hashlib.sha256(), 0, GENESIS)
 
 
 class Pruner(NamedTuple):
-    """The time before which records are pruned, the time of the notes, and the keys that sign the log: `signer` has the
-    one that signs the notes."""
+    """What one pruning needs: records from `before` that time are pruned, the notes have the time `now`, `keys` are
+    those that sign the log, and `signer` signs the notes."""
 
     signer: LogSigner
     keys: Keys
@@ -90,8 +90,8 @@ class Pruner(NamedTuple):
     now: str
 
     def restore(self, stored: Stored, digests: Any) -> PrunedChain:
-        """Return the part of a chain that an earlier note covers. `digests` is a SHA-256 object that has taken what was
-        kept of it. Raises `AttestationError`."""
+        """Return the part of a chain that an earlier note covers. `digests` is a SHA-256 object that has taken the
+        digests kept for that part. Raises `AttestationError`."""
         check_pruned(stored, self.keys)
         statement = decode_statement(stored.envelope.payload)
         note = statement.predicate
@@ -104,10 +104,11 @@ class Pruner(NamedTuple):
     def extend(
         self, chain: PrunedChain, writer: str, records: Sequence[str], last: Stored
     ) -> tuple[PrunedChain, list[bytes], Envelope]:
-        """Return a chain with further records pruned, given by their SHA-256; `last` is the entry of the last one.
+        """Return the chain with further `records` pruned, the digests to keep, and the note to put in place of the last
+        of these records.
 
-        With it come the digests to keep (of the record in whose place the earlier note stood, and of all `records` but
-        the last), and the note that takes the last one's place. Raises `AttestationError`.
+        `records` are given by their SHA-256; `last` is the entry of the last one. Digests are kept of all but the last,
+        and of the record whose place the earlier note had. Raises `AttestationError`.
         """
         check_pruned(last, self.keys)
         *gone, head = map(bytes.fromhex, [*([chain.head] if chain.last else []), *records])
@@ -139,7 +140,7 @@ def check_follows(record: CallRecord, place: str, last: int, head: str) -> None:
 
 
 def damaged_chain(place: str) -> AttestationError:
-    """Return the error for a place of a chain where something else is than what belongs there."""
+    """Return the error for a place of a chain that does not hold what belongs there."""
     return AttestationError(f"{place} is damaged, or is not what follows there", place)
 
 

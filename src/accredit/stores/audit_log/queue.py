@@ -381,8 +381,8 @@ class QueuedRecords:
         return True
 
     def _keep_outcomes(self) -> None:
-        """Keep the outcomes in the queue. Without room one is dropped: its call is closed as `unknown` when this writer
-        ends."""
+        """Keep the outcomes in the queue. If there is no room for one, drop it: its call is closed as `unknown` when
+        this writer ends."""
         lost = 0
         for event, decided, _ in self._queue:
             if decided is not None:
@@ -419,7 +419,7 @@ class QueuedRecords:
                 return [None if text is None else AttestationError(text) for text in texts]
 
     def _tell_waiting(self, errors: Sequence[AccreditError | None]) -> None:
-        """Dequeue the first records, one for each error, and answer their callers."""
+        """Dequeue as many records as `errors` has results, and answer their callers. None is a success."""
         for error in errors:
             waiting = self._queue.popleft()
             self._queued_bytes -= len(waiting.event)

@@ -8,7 +8,6 @@ An open log shows its state at one moment until it is closed, or renewed. Entrie
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from accredit.attest import (
@@ -99,9 +98,7 @@ class LogReader(ABC):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @abstractmethod
@@ -255,8 +252,8 @@ class LogReader(ABC):
         *,
         proofs: bool = False,
     ) -> LogReport:
-        """Verify the whole log; if no fault is found, also its list of open calls. `watch` is given the entries, with
-        their proofs if `proofs`, and returns them as they are. The other arguments are those of `attest.verify_log`."""
+        """Verify the whole log; if no fault is found, also its list of open calls. `watch` sees each entry (with its
+        proof if `proofs` is set) and returns it unchanged. The other arguments are those of `attest.verify_log`."""
         try:
             heads = self.heads()
         except AttestationError as error:

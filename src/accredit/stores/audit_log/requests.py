@@ -181,11 +181,12 @@ class CheckWritable(_OfWriter, frozen=True):
 
 class AppendEvents(_OfWriter, frozen=True):
     """Append events, each from `queue.encode_for_turn`. Events that are appended together are a turn; turns are
-    numbered from 1. If a turn was first sent to another writer's chain (`elsewhere`), that chain is searched as well.
+    numbered from 1.
 
-    A turn that is already written ([repeated-turns] of `author`) is not appended again: a store that did not answer in
-    time may still have written it. In that case some value is rewritten: only a successful write shows that the turn is
-    kept. Data that can be read may still be on one machine alone.
+    A store that did not answer in time may have written a turn nevertheless. So a turn that is found on record is not
+    appended again ([repeated-turns] of `author`). With `elsewhere`, the turn was first sent to another writer's chain,
+    and is always searched for. If it is found, a row is written unchanged: data that can be read may be on one machine
+    alone, and only a successful write shows that it is kept.
     """
 
     ANSWER: ClassVar[Any] = list[str | None]
@@ -232,9 +233,10 @@ class Claim(_OfWriter, frozen=True):
 
 
 class CloseCalls(_OfWriter, frozen=True):
-    """Close, as `unknown`, open calls of the writer `dead`, or of this writer at its end: those with ids after `after`,
-    at most one turn's worth. A call stays listed as open if its decision's own record does not show that it is
-    ([open-calls] of `author`). `policy_digest` is for calls whose decisions don't name one."""
+    """Close open calls of the writer `dead`, or of this writer at its end, with the outcome `unknown`. At most
+    `CLOSED_AT_ONCE` calls are handled, beginning after the id `after`. A call is not closed, and stays in the list, if
+    the record of its decision does not show that it is open ([open-calls] of `author`). `policy_digest` is for calls
+    whose decisions don't name one."""
 
     ANSWER: ClassVar[Any] = Closed
 
@@ -244,7 +246,7 @@ class CloseCalls(_OfWriter, frozen=True):
     after: str = ""
 
     async def run(self, tables: LogTables, author: Author) -> Closed:
-        """Return how far the closing got."""
+        """Close calls. Return where to continue."""
         tail = ChainAppender(await self._end(tables, author), author.signer)
         found = await tables.open_calls(self.dead, self.after, CLOSED_AT_ONCE)
         closed, faults = list[str](), list[str]()

@@ -7,7 +7,6 @@ twice.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from accredit.attest import Envelope
@@ -40,9 +39,7 @@ class Sink(ABC):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @abstractmethod

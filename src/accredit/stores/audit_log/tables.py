@@ -79,9 +79,9 @@ class NewEntry(NamedTuple):
 class ChainChange(NamedTuple):
     """Rows that are written together, by which a chain moves from `before` to `after`.
 
-    `opened` maps calls to the numbers of their decisions' records. `resumes` maps some of them to the keys by which
-    they can be claimed. `closed` are open calls of the writer named `closed_of`. `certificates` are certificate chains,
-    by their SHA-256.
+    `opened` maps calls that begin to the numbers of their decisions' records. `resumes` maps some of these calls to the
+    keys by which they can be claimed. `closed` are calls that end; the list of open calls had them under the writer
+    `closed_of`. `certificates` are certificate chains, by their SHA-256.
     """
 
     before: ChainEnd
@@ -164,7 +164,7 @@ class LogTables(Protocol):
         ...
 
     async def claim(self, name: str, open_call: OpenCall, resume: bytes) -> None:
-        """Make this writer responsible for closing an open call, whichever writer was before. Raises `ChainMoved` if
+        """Make this writer responsible for closing an open call, instead of any other writer. Raises `ChainMoved` if
         the call is no longer found."""
         ...
 

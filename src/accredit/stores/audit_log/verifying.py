@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from types import TracebackType
 from typing import Any, Self, cast
 
 from accredit.attest import Digest, Entry, Envelope, Examined, LogKey, RecordKey, Stored, examine
@@ -59,9 +58,7 @@ class Verifiers:
             theirs.close()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for link in self._links:
             link.close()
         for process in self._processes:

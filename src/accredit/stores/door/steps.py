@@ -7,7 +7,7 @@
 - [key] A grant is changed, or ended, only if it still has the key that the caller knew. So a delegation is never stored
   with a key that it is not for, and a consent doesn't end with an earlier one.
 - [bounds] The numbers of clients, of all grants, of one person's grants, and of one grant's logins, codes and chains
-  are bounded. Of one person's grants, those without a consent make room.
+  are bounded. If one person has too many grants, those without a consent make room.
 """
 
 import hmac
@@ -188,7 +188,7 @@ class Door(SteppedStore):
     def redeem(
         self, code: bytes, fits: Callable[[AuthorizationCode], bool], *, login: bytes, token: bytes, now: int
     ) -> Steps[Login | Rejected]:
-        """Use up a code, by the rule [code]."""
+        """Use up a code: it gives one login."""
         yield from self._sweep(now)
         place, kept = yield from self._find(Kind.CODE, code, KeptCode, now)
         if kept is None:

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote
 from msgspec import Struct
 
 from accredit.errors import ConfigurationError
-from accredit.limits import MAX_SPENT_IN_DATABASE
+from accredit.limits import MAX_PORT, MAX_SPENT_IN_DATABASE
 
 MAX_DATABASE_HOSTS = 8
 """How many hosts one database may have. The gateway connects to all at once. Clusters usually have three."""
@@ -30,7 +30,6 @@ Replicas = Literal["required", "none"]
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?")
 _SSL = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 _MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")
-_MAX_PORT = 65_535
 _REMEDY = "write postgresql://USER@HOST:5432/DATABASE, with more hosts after commas"
 
 
@@ -90,7 +89,7 @@ def _hosts(text: str) -> tuple[DatabaseHost, ...]:
     found = [
         DatabaseHost(each["v6"] or each["name"], int(each["port"] or PORT)) for each in matches if each is not None
     ]
-    if len(found) < len(matches) or not all(0 < host.port <= _MAX_PORT for host in found):
+    if len(found) < len(matches) or not all(0 < host.port <= MAX_PORT for host in found):
         raise ConfigurationError("store.url: a host or a port of it is none", _REMEDY)
     if len(set(found)) < len(found) or len(found) > MAX_DATABASE_HOSTS:
         raise ConfigurationError(

@@ -14,16 +14,7 @@ from accredit.stores.minted import KEY_BYTES
 from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import INSUFFICIENT_PRIVILEGE, Connection, DatabaseFailed
 from accredit.stores.postgres.forgetting import CLOCK
-from accredit.stores.postgres.schema import (
-    ADMIN,
-    GATEWAY,
-    GRANTS,
-    MAKE_ROLES,
-    OLDEST,
-    REVOKES,
-    SCHEMA,
-    VERSION,
-)
+from accredit.stores.postgres.schema import ADMIN, GATEWAY, GRANTS, MAKE_ROLES, OLDEST, REVOKES, SCHEMA, VERSION
 from accredit.stores.postgres.session import check_schema, run_once, schema_version
 from accredit.stores.rules import SchemaState
 

@@ -123,7 +123,7 @@ class PostgresStore:
         return self.worker.skew_seconds
 
     async def aclose(self) -> None:
-        """Finish the questions that wait, and close the connection."""
+        """Finish the queued queries, and close the connection."""
         await self.worker.aclose()
 
     async def _tend(self, connection: Connection, *, is_checked: bool) -> bool:

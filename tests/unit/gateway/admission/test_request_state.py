@@ -21,7 +21,7 @@ from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RoundsSettings
 from accredit.jsonrpc.frames import Notification, Request, Success
-from accredit.policy import Authority
+from accredit.policy.decision import Authority
 from accredit.rounds import KeyRing
 from accredit.rounds.sealing import MAX_STATE_BYTES
 

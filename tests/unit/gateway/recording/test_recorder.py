@@ -25,7 +25,8 @@ from accredit.jsonrpc.frames import Failure, Request, Success, decode_frame
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.responses import Expected
-from accredit.policy import Authority, Decision, guarded_call_of
+from accredit.policy.decision import Authority, Decision
+from accredit.policy.guarded_call import guarded_call_of
 
 pytestmark = pytest.mark.holds("gateway/recording/open_calls")
 

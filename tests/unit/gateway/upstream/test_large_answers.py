@@ -26,12 +26,21 @@ from accredit.stores import MemoryStore, RevocationLists
 pytestmark = [pytest.mark.slow, pytest.mark.holds("gateway/upstream/large_answers")]
 LIMIT = 4 * LARGE_ANSWER_BYTES
 UPSTREAM = HttpUpstream("http://127.0.0.1:9/mcp")
-LARGE = response(text="x" * 3 * LARGE_ANSWER_BYTES)
-HALF = LARGE[: 2 * LARGE_ANSWER_BYTES]
-LARGE_KINDS = {
-    "a length": (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(LARGE), HALF),
-    "chunks": (STREAM_HEAD.replace(b"text/event-stream", b"application/json"), chunk(HALF)),
-    "an event": (STREAM_HEAD, chunk(b"data: " + HALF)),
+
+
+def large_text() -> bytes:
+    return response(text="x" * 3 * LARGE_ANSWER_BYTES)
+
+
+def half_of_it() -> bytes:
+    return large_text()[: 2 * LARGE_ANSWER_BYTES]
+
+
+_LENGTH_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+LARGE_KINDS: dict[str, Callable[[], tuple[bytes, bytes]]] = {
+    "a length": lambda: (_LENGTH_HEAD % len(large_text()), half_of_it()),
+    "chunks": lambda: (STREAM_HEAD.replace(b"text/event-stream", b"application/json"), chunk(half_of_it())),
+    "an event": lambda: (STREAM_HEAD, chunk(b"data: " + half_of_it())),
 }
 
 _COMMENTS = b":" + b"x" * (LARGE_ANSWER_BYTES // 2) + b"\n\n"
@@ -46,7 +55,7 @@ def _packed(text: bytes) -> bytes:
 BESIDE_KINDS: dict[str, tuple[str, Callable[[], Sequence[bytes]]]] = {
     "what waits for the response to initialize": ("initialize", lambda: [STREAM_HEAD, *[chunk(_COMMENTS)] * 7]),
     "a window of Brotli": ("", lambda: [_PACKED_HEAD, chunk(_packed(event(log_message()) + _COMMENTS * 9))]),
-    "an event of HTTP+SSE": ("GET", lambda: [STREAM_HEAD, chunk(b"data: " + HALF)]),
+    "an event of HTTP+SSE": ("GET", lambda: [STREAM_HEAD, chunk(b"data: " + half_of_it())]),
 }
 """Who asks, and what the server says before it stands still."""
 
@@ -120,7 +129,7 @@ async def test_what_is_held_more_than_once_counts_as_often__and_takes_all_there_
 async def test_answers_that_never_end_take_the_room_of_their_server_and_no_more__the_next_one_is_refused(
     kind: str,
 ) -> None:
-    head, half = LARGE_KINDS[kind]
+    head, half = LARGE_KINDS[kind]()
 
     async def never_ends(connection: Connection) -> None:
         await connection.request()
@@ -335,7 +344,7 @@ async def test_a_list_that_is_edited_takes_the_room_of_what_it_becomes__until_a_
 
 async def test_a_bomb_takes_room_as_it_grows__and_gives_it_back_when_it_is_refused() -> None:
     bomb = http(gzip.compress(response(text="x" * 8 * LIMIT)), headers=(("Content-Encoding", "gzip"),))
-    sound = http(gzip.compress(LARGE), headers=(("Content-Encoding", "gzip"),))
+    sound = http(gzip.compress(large_text()), headers=(("Content-Encoding", "gzip"),))
     told = iter([sound, bomb, sound, bomb, sound])
 
     async def answers(connection: Connection) -> None:
@@ -385,7 +394,8 @@ def room_of(app: object) -> Room:
 
 
 async def test_an_event_that_has_gone_on_keeps_no_room() -> None:
-    large = event(LARGE.replace(b'"id":7,"result"', b'"method":"notifications/message","params"'))
+    text = large_text()
+    large = event(text.replace(b'"id":7,"result"', b'"method":"notifications/message","params"'))
 
     async def streams(connection: Connection) -> None:
         await connection.request()
@@ -398,6 +408,6 @@ async def test_an_event_that_has_gone_on_keeps_no_room() -> None:
             posted = post(Era.LEGACY)
             await client.ask("POST", "/mcp", posted.headers, posted.body)
             size = 0
-            while size < len(LARGE):
+            while size < len(text):
                 size += len(await client.reader.read(1 << 16))
             await until(lambda: room_of(app).taken == 0)

@@ -4,10 +4,12 @@ The gateway can grant nothing here. A key is made for the client's agent, and an
 types the page's code at their desk is asked, and may sign a delegation to that key. What is going on is sealed into the
 page's form (`flows`).
 
-- [asked-after-yes] Nobody is asked by the mere visit of a URL: an ask begins with *Continue*.
-- [digits] The client gets its code only if whoever began types the digits that the desk shows after the yes. So
-  somebody who makes a person type a code gets nothing, and a person who types a stranger's code loses nothing.
-- [trusted] Whoever answered is one of the endpoint's roots, or may be one by a registry; each call asks that again.
+- [asked-after-yes] A visit to a URL asks nobody: an ask begins with *Continue*.
+- [digits] After the yes, the desk shows digits. The client gets its code only if these are typed into the page on which
+  it all began. So somebody who makes a person type a code gets nothing, and a person who types a stranger's code loses
+  nothing.
+- [trusted] The person who answered is one of the endpoint's roots, or may be one according to a registry. Each call
+  checks that again.
 - [once] An answered ask is taken once. What was signed is used only for the key of this very form.
 """
 
@@ -33,7 +35,8 @@ _BUSY = "Too many connections are waiting for an answer. Try again in a few minu
 
 
 class DeskConsent:
-    """Takes requests to people's desks. `browser` is the random value of a browser's cookie."""
+    """Gets people's consent by asks that they answer at their desks. `browser` is the random value of a browser's
+    cookie."""
 
     def __init__(self, settings: OAuthSettings, holding: HeldAsks, flows: Flows) -> None:
         self._settings = settings
@@ -41,7 +44,7 @@ class DeskConsent:
         self._flows = flows
 
     async def begin(self, wanted: Wanted, browser: str) -> Page:
-        """Return the first page for a request. Raises `OAuthError` for one that no form could bring back."""
+        """Return the first page for a request. Raises `OAuthError` if it is too long for a form."""
         flow = Flow(wanted.request, self._flows.clock() + ASK_SECONDS)
         return begin_page(wanted, self._flows.seal(flow, browser), AUTHORIZE_PATH)
 

@@ -51,8 +51,8 @@ class Flow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The state that a page's form carries. `request` is the client's request; `ends` is in unix seconds.
 
     At a desk, `ask` is the key of the held ask, and `seeds` are the agent's; both are b"" until *Continue* was pressed.
-    Where people log in, `secret` is the login's. Once it is over, `subject` and `name` say who has logged in, `offered`
-    which scopes they may pass on, and `checked` when their groups were read.
+    Where people log in, `secret` belongs to the login. After the login, `subject` and `name` say who the person is,
+    `offered` which scopes they may pass on, and `checked` when their groups were read.
     """
 
     request: Authorization
@@ -99,7 +99,7 @@ class Flows:
         self.draw = draw
 
     def seal(self, flow: Flow, browser: str, field: str = "flow", *, most: int = MAX_FORM_BYTES - _FORM_ROOM) -> str:
-        """Return the value of a parameter, of `most` characters. Raises `OAuthError` if it would be longer."""
+        """Return the sealed flow as a parameter's value. Raises `OAuthError` if it has more than `most` characters."""
         sealed = self._ring.lock(
             _VERSION, msgspec.msgpack.encode(flow), _binding(browser, field), self.draw(NONCE_BYTES)
         )
@@ -119,7 +119,7 @@ class Flows:
         return SubmittedForm(form, flow)
 
     def draw_tagged(self, kind: bytes) -> str:
-        """Return a secret of `SECRET_CHARS` that `has_tagged` knows again ([known-again])."""
+        """Return a secret of `SECRET_CHARS` that `has_tagged` recognizes ([known-again])."""
         drawn = self.draw(_DRAWN_BYTES)
         return encode_base64url(drawn + self._tags.tag(kind + drawn)).decode()
 
@@ -135,8 +135,8 @@ class Flows:
     async def give_code(
         self, flow: Flow, subject: str, seeds: bytes, chain: Sequence[DelegationCert], change: Change
     ) -> str:
-        """Keep what was signed to the key of `seeds`, with a further change of the grant; return where the browser
-        brings the client its code ([new-key])."""
+        """Store the certificates that were signed for the key of `seeds`; `change` may alter the grant further. Return
+        the URL to which the browser is redirected, with the client's code ([new-key])."""
         now, door, request = self.clock(), self.door, flow.request
         text = b"[%b]" % b",".join(map(encode_delegation_cert, chain))
         ends = min(each.expires_at for each in chain)

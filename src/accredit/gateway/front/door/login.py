@@ -1,5 +1,5 @@
-"""Consent by people who log in at an identity provider. They pass on scopes to an app: the key of `[oauth.idp]` signs
-that, under the delegation that a person signed to this key.
+"""Consent by people who log in at an identity provider. They pass on scopes to an app. The delegation to the app is
+signed with the gateway's key (`[oauth.idp]`), to which a person has signed a delegation.
 
 - [own-browser] The provider's `state` is sealed for the browser that began (`flows`). So a login can't be begun in one
   browser and finished in another.
@@ -11,7 +11,7 @@ that, under the delegation that a person signed to this key.
   in, and nothing is signed.
 - [signed] What is signed is for the client's new key, for the shown tools at this gateway's id, and ends with the first
   of `refresh_days` and the delegations above it.
-- [changed] If the app's name, or where its answer goes, is not as at the last consent, the page says so.
+- [changed] If the app's name, or the address of its answers, has changed since the last consent, the page says so.
 - [read-again] Groups are read again at each refresh. If they no longer give what was passed on, or the provider says
   that the login is over, everything that was granted ends. If the provider does not answer, nothing is renewed.
 """
@@ -52,7 +52,7 @@ MAX_TICKS = 24
 
 
 class LoginConsent:
-    """Has people log in. `store` remembers what was taken."""
+    """Has people log in. `store` remembers which answers and forms were already accepted ([once])."""
 
     def __init__(
         self,
@@ -221,7 +221,8 @@ class LoginConsent:
         )
 
     async def _take(self, flow: Flow, what: bytes) -> None:
-        """Take a step of a login, if nobody has taken it yet ([once]). Raises `OAuthError`."""
+        """Note that a step of a login (`what`) was taken. Refuse it if it was taken before ([once]). Raises
+        `OAuthError`."""
         name = hashlib.sha256(b"accredit login 1 %b %b" % (what, flow.secret.encode("ascii"))).digest()
         now = self._flows.clock()
         try:

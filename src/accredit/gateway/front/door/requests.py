@@ -1,10 +1,10 @@
-"""Who asks for authorization, for what: a request, its client, and what of it can be granted at its endpoint.
+"""Reads a request for authorization: which client asks for what, and how much of it can be granted at its endpoint.
 
-- [client-first] The client's own document, or its registration, says where answers may go. Until then nobody is
-  redirected: errors are shown to the person.
+- [client-first] The client's own document, or its registration, says where answers may go. Until that is known, nobody
+  is redirected: errors are shown to the person.
 - [allow-list] A client that is not on the allow-list is not looked up at all.
-- [standing-scopes] A sensitive tool is in no standing delegation: its scope is not asked for, and nor is one that no
-  tool needs.
+- [standing-scopes] People are not asked for the scope of a sensitive tool, as a standing delegation never covers one;
+  nor for a scope that no tool needs.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from accredit.oauth.clients import Client, read_registration
 from accredit.oauth.forms import Parameters
 from accredit.oauth.requests import Authorization, choose_scopes, read_asked, read_authorization
 from accredit.oauth.uris import is_given_id, is_named_redirect
-from accredit.policy import Policy
+from accredit.policy.decision import Policy
 from accredit.ports import ClientSource, DoorStore
 
 READS = "mcp:tool"

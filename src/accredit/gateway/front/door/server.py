@@ -7,12 +7,13 @@
 - [no-redirector] Nobody is redirected to a client before they have pressed a button: an erroneous request gets a page,
   whose link names the client's host (RFC 9700 section 4.11.2). Otherwise links to the gateway would lead wherever a
   stranger's document says. Where people log in, they are sent to the configured provider at once.
-- [own-form] The form of a page comes from the gateway's own origin, in the browser's words, and belongs to the
-  browser's cookie (`flows`), as does what an identity provider sends back to `/oauth/login`. Other endpoints look at no
-  cookie.
-- [public-clients] A client is known by its code or refresh token alone. An Authorization header is refused there.
-- [rate] Requests for authorization, registrations, forms and revocations are looked up, or kept, at a bounded rate, of
-  which one peer gets at most a half: 429. The forms of somebody who has logged in count as theirs. For codes and
+- [own-form] A form is refused if the browser says that another origin sent it, or if it was not made for this browser's
+  cookie (`flows`). What an identity provider sends back to `/oauth/login` must be for this cookie, too. Other endpoints
+  look at no cookie.
+- [public-clients] A client that asks for tokens is identified by its code or refresh token alone. Such a request is
+  refused if it has an Authorization header.
+- [rate] Requests for authorization, registrations, forms and revocations have a bounded rate, and one peer gets at most
+  half of it; beyond that the answer is 429. Forms of a person who has logged in count for that person. For codes and
   refresh tokens see `tokens`.
 - [no-store] No answer with a token, and no error, is kept by a cache.
 """
@@ -30,13 +31,7 @@ from accredit.consent.asks import Ask, read_code
 from accredit.errors import AskError, LoginUnavailable, OAuthError, StoreUnavailable
 from accredit.gateway.front.door.flows import SECRET_BYTES, SECRET_CHARS, Flows, SubmittedForm
 from accredit.gateway.front.door.pages import Page, asked_page, ended_page, wrong_page
-from accredit.gateway.front.door.requests import (
-    Endpoint,
-    Wanted,
-    WrongRequest,
-    find_client,
-    read_wanted,
-)
+from accredit.gateway.front.door.requests import Endpoint, Wanted, WrongRequest, find_client, read_wanted
 from accredit.gateway.front.door.tokens import Tokens
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import JSON, RawHeaders
@@ -110,7 +105,7 @@ class _Budgets:
 
 
 class Consent(Protocol):
-    """How people consent."""
+    """A way for people to consent: at their desk, or by logging in."""
 
     async def begin(self, wanted: Wanted, browser: str) -> Page | str:
         """Return the first page for a request, or the URL where the person logs in. Raises `OAuthError`."""
@@ -159,7 +154,8 @@ class FrontDoor:
         return path in _METHODS or path.startswith(ASKED_PATH)
 
     async def serve(self, exchange: Exchange, path: str) -> None:
-        """Answer a request for such a path, whose host was checked ([routes]). Raises `RequestError`."""
+        """Answer a request for one of the front door's paths ([routes]). Its host has been checked. Raises
+        `RequestError`."""
         if path not in _METHODS:
             await self._show_asked(exchange, path)
             return
@@ -235,7 +231,7 @@ class FrontDoor:
         await _show(exchange, await self._consent.go_on(going, wanted, browser))
 
     def _check_own_form(self, exchange: Exchange) -> None:
-        """Check where a form comes from, as far as the browser says it ([own-form])."""
+        """Check where a form comes from, if the browser says that ([own-form])."""
         headers = exchange.head.headers
         origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site", b"same-origin")
         if site != b"same-origin" or (origin is not None and origin != self._settings.public_url.encode("ascii")):

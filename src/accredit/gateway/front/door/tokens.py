@@ -1,17 +1,19 @@
 """Exchanges the front door's codes and refresh tokens for new tokens, and ends logins.
 
-- [code] A code is exchanged once: by the client, and for the redirect URI and the endpoint, that it was issued for,
-  with the verifier of its challenge.
+- [code] A code is exchanged once, with the verifier of its challenge, and only as it was issued: to the same client,
+  for the same redirect URI and endpoint.
 - [rotation] A refresh token is exchanged once, for at most the granted scopes. A client that is no longer on the
   allow-list gets nothing. Where people log in, their groups are read first: while the provider does not answer, nothing
   is renewed, and the refresh token stays valid. A token that is not the newest ends its login, without asking the
   provider, however soon it comes after the newest: a client that sent one token twice, and a thief who was a second
   faster than the client, look the same (RFC 9700 section 4.14.2).
-- [proves] No token is given that could prove nothing. If a certificate of the delegation is revoked, its root is no
-  longer one of the endpoint's, or the gateway now asks for consent in another way, everything that was granted ends.
-- [rate] An invented code or token is refused by its tag, without the store, and uses up nobody's rate. Of the rate for
-  all others, one login or one code gets a small part, whatever addresses it comes from.
-- [revoke] A token of either kind can end its login. Without one, the answer says nothing.
+- [proves] A token is given only if calls with it could be allowed. If a certificate of the delegation is revoked, its
+  root is no longer one of the endpoint's, or the gateway now asks for consent in another way, everything that was
+  granted ends.
+- [rate] Each code and token has a tag, so an invented one is refused without asking the store, and does not count
+  towards any rate. For the others there is one rate, of which one login or one code gets a small part, whatever
+  addresses its requests come from.
+- [revoke] An access token or a refresh token can end its login. The answer does not say whether there was a login.
 """
 
 import secrets
@@ -29,7 +31,7 @@ from accredit.oauth.access_tokens import FrontToken, mint_access_token, verify_a
 from accredit.oauth.answers import token_answer
 from accredit.oauth.forms import Parameters
 from accredit.oauth.requests import CodeGrant, RefreshGrant, fits, read_grant, read_revocation, reduce_scopes
-from accredit.policy import Policy
+from accredit.policy.decision import Policy
 from accredit.ports import AuthorizationCode, Grant, Login, Rejected, Revocations
 from accredit.ratify import DelegationCert
 
@@ -44,7 +46,7 @@ _GONE = "the code or refresh token is not good: it is over, used, or for somethi
 
 
 class Renewing(Protocol):
-    """The way people consent, as far as it decides about renewals."""
+    """Decides whether logins may be renewed, depending on how people consent."""
 
     async def check_again(self, login: Login) -> None:
         """Check whether a login may be renewed. Raises `OAuthError` if not, and `StoreUnavailable`."""
@@ -136,7 +138,7 @@ class Tokens:
             raise OAuthError("temporarily_unavailable", "too many requests for tokens")
 
     async def _check_proves(self, grant: Grant) -> None:
-        """Check that a token of a grant could prove anything ([proves])."""
+        """Check that calls with a token of this grant could be allowed ([proves]). If not, end the grant."""
         chain = read_chain(grant.chain, key_of(grant.seeds).public_key)
         is_good = (
             chain is not None
@@ -180,7 +182,7 @@ class Tokens:
 
 async def may_prove(chain: Sequence[DelegationCert], policy: Policy, revocations: Revocations) -> bool:
     """Return whether a chain, leaf first, may prove something: none of it is revoked, and its root may be trusted.
-    Not checked: all that each call checks besides. Raises `StoreUnavailable`."""
+    Each call checks more than this. Raises `StoreUnavailable`."""
     if not policy.may_trust(chain[-1].issuer_pub_key):
         return False
     return not any([await revocations.is_revoked(each.cert_id) for each in chain])

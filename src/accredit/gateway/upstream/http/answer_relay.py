@@ -72,7 +72,7 @@ class AnswerRelay:
         own_credentials: bool,
         before: "AnswerRelay | None",
     ) -> None:
-        """What `before`, the previous relay of the server's answers, holds and reads is kept."""
+        """`before` is the previous relay of this server's answers: what it holds and reads is kept."""
         if before is not None:
             self.large, self.unasked, self.standing = before.large, before.unasked, before.standing
         else:
@@ -203,7 +203,8 @@ class AnswerRelay:
         requests: Sequence[Request],
         grow: Grow | None,
     ) -> None:
-        """Judge and forward an answer with one body, `raw` if it was read ([redirects] and [answers])."""
+        """Judge and forward an answer that is not a stream ([redirects] and [answers]). `raw` is its body, or None if
+        the body is still to be read."""
         problem = self._head_problem(answer, expected)
         if problem is not None and self._settings.enforce:
             raise problem

@@ -1,7 +1,7 @@
 """The connections to one upstream, in use and idle. Network I/O.
 
-A connection serves one exchange at a time. When an answer has arrived completely, it goes back to its pool at once,
-even before the body is read: the `Response` keeps the body. Any other end closes the connection. Nothing is ever sent
+A connection serves one exchange at a time. Once its answer has arrived completely, it goes back to its pool, even
+before the body is read: the `Response` keeps the body. Any other end closes the connection. Nothing is ever sent
 twice.
 """
 
@@ -120,7 +120,7 @@ class Connection(asyncio.Protocol):
         return waiter
 
     def abort(self) -> None:
-        """Close at once. `Pool.lost` follows."""
+        """Close at once. The pool then learns by `lost` that the connection is gone."""
         self._fail(UpstreamUnavailable("the connection to the upstream was closed"))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

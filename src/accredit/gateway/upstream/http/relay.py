@@ -218,7 +218,7 @@ async def whole_response(
     most: int | None = None,
     grow: Grow | None = None,
 ) -> bytes:
-    """Return the response to `request`, from JSON or from a stream. It may have `most` bytes, within the
+    """Return the response to `request`, from JSON or from a stream. It may have up to `most` bytes, within the
     general bounds (`MAX_LISTED_BYTES`, `max_response_bytes`). `grow` reserves memory for it. Raises `AnswerError` or
     `UpstreamError`."""
     expected = Expected(era, [request])

@@ -56,11 +56,12 @@ from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Answers, Edit
 from accredit.limits import LONG_ANSWER_BYTES
-from accredit.pins import Pins
-from accredit.policy import LISTS, Authority
+from accredit.pins.definitions import Pins
+from accredit.policy.decision import Authority
+from accredit.policy.guarded_call import LISTS
 from accredit.policy.merging import Member, member_of_name, member_of_target, member_of_uri
 from accredit.policy.passing import CallerIdentity
-from accredit.tokens import VerifiedToken
+from accredit.tokens.claims import VerifiedToken
 
 ASK_ERA_AGAIN_SECONDS = 30.0
 """How long to wait before a server that answered neither `server/discover` nor `initialize` is asked for a session
@@ -187,7 +188,8 @@ class MergedBackend:
         return result
 
     async def _discovered(self, reply: Reply, request: Request, era: Era) -> bytes:
-        """Return the result of `server/discover`. Raises `RequestError` by [legacy-server]."""
+        """Return the result of `server/discover`. Raises `RequestError` if a server speaks only legacy revisions
+        ([legacy-server])."""
 
         async def one(name: str) -> dict[str, Raw] | None:
             text = await self._ask(reply, era, name, request, LONG_ANSWER_BYTES)
@@ -256,7 +258,7 @@ class MergedBackend:
 
     def _toward(self, request: Request, era: Era) -> tuple[Member, Request]:
         """Return a request's server, and the request under that server's own name for the target. Raises `RequestError`
-        by [unknown-target] and [unknown-method]."""
+        for an unknown target or method ([unknown-target] and [unknown-method])."""
         if request.method == _COMPLETE:
             found, toward = _completion(request)
         elif request.method in _RESOURCES:

@@ -117,7 +117,7 @@ class MergedMember(NamedTuple):
 
 
 class MemberAccess:
-    """One for each merged endpoint."""
+    """Reaches the servers of one merged endpoint."""
 
     def __init__(
         self,
@@ -195,8 +195,8 @@ class MemberAccess:
     def stream_reply(
         self, reply: Reply, name: str, answered: bytes, own: str | None = None, *, only: bool = False
     ) -> MemberReply:
-        """Return the reply for a server, on a stream that answers the request with the digest `answered`, and `only`
-        that one."""
+        """Return the reply for a server on a stream that answers the request with the digest `answered`. With `only`,
+        the server can answer no other request on it."""
         session, longest = session_id(reply.head), longest_event_id(1)
 
         def id_outside(id: bytes) -> bytes | None:

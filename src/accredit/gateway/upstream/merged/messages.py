@@ -36,13 +36,7 @@ from accredit.errors import FrameError, MessageId
 from accredit.gateway.upstream.merged.ids import ProgressTokens, inner_id, outer_id
 from accredit.jsonrpc.arrays import RewrittenArray, elements
 from accredit.jsonrpc.encode import to_json, with_members
-from accredit.jsonrpc.frames import (
-    Failure,
-    Notification,
-    Request,
-    Success,
-    member_id,
-)
+from accredit.jsonrpc.frames import Failure, Notification, Request, Success, member_id
 from accredit.jsonrpc.methods import CANCELLED, META_PROGRESS, TASK_MEMBER, TASK_METHODS, TASK_NOTIFICATION
 from accredit.jsonrpc.objects import as_string, is_array, is_object, may_hold, may_name, members, message_id
 from accredit.jsonrpc.responses import Edit
@@ -184,7 +178,7 @@ def _edit(server: str, places: Mapping[str, _Mapped], outer: Edit | None, *, tas
 
 
 def _map_uris(server: str, places: Mapping[str, _Mapped], response: Success) -> Steps[Success]:
-    """Return the response with its URIs mapped. Raises `FrameError` by [size]."""
+    """Return the response with its URIs mapped. Raises `FrameError` if they are too many or too long ([size])."""
     yield
     for name, mapped in places.items():
         result = response.members()

@@ -1,8 +1,8 @@
-"""The `Reply` objects for one server's answers, on behalf of a client of several servers. Also maps its event streams.
-No own I/O.
+"""The `Reply` objects for one server's answers, on behalf of a client of several servers. Also maps that server's event
+streams. No I/O of its own.
 
-- [headers] Of an answer's headers, only those about its transport are forwarded: no server's cookie or session. A
-  server's 401 concerns the gateway, as a client has no credentials for that server.
+- [headers] Only an answer's transport headers are forwarded: no server's cookie or session. A server's 401 concerns the
+  gateway, as a client has no credentials for that server.
 - [observed] Even where invalid answers are only observed, an answer that can't be read, or is to another request, is
   refused: a client could take it for another server's.
 - [captured] The answer to a message that goes to several servers is kept and read here. It has `LONG_ANSWER_BYTES` at
@@ -10,9 +10,9 @@ No own I/O.
 
 Of an event of a server's stream:
 
-- [answers] An answer's text stays: it was mapped where it was judged (`messages.result_edit`). On a resumed stream it
-  passes if it answers the stream's own request. Other messages are mapped, or dropped. A request of a server whose id
-  can't be mapped without collision is dropped too, and never answered.
+- [answers] An answer's text stays: it was mapped where it was judged (`messages.result_edit`). On a resumed stream,
+  only answers to the stream's own request pass. Other messages are mapped, or dropped. A server's request is dropped
+  too, and never answered, if its id can't be mapped without collision.
 - [event-ids] The id becomes one of the merged endpoint, or is left out if that would be too long.
 - [dropped] Notifications that `hears` refuses (others' tasks) are dropped. So are those that name another subscription
   than the stream's.
@@ -116,8 +116,8 @@ class MemberReply(InnerReply):
         self.started = reply.started
 
     async def reply(self, status: int, body: bytes = b"", headers: RawHeaders | None = None) -> None:
-        """Send a whole answer. Raises `UpstreamRefuses` by [headers], `AnswerError` by [observed], and `RequestError`
-        (404) for a lost session that is renewable."""
+        """Send a whole answer. Raises `UpstreamRefuses` for a 401 ([headers]), `AnswerError` if it is unreadable or to
+        another request ([observed]), and `RequestError` (404) for a lost session that is renewable."""
         if status == 401:
             raise UpstreamRefuses
         if status == 404 and self.renewable and await _may_be_of_session(body):

@@ -145,7 +145,7 @@ class _Starts:
 
 
 class MergedSessions:
-    """One for each merged endpoint."""
+    """The sessions of one merged endpoint."""
 
     def __init__(
         self,
@@ -432,7 +432,7 @@ def _has_answered(answer: Success | Failure | None) -> bool:
 
 
 def _none_of(replies: Mapping[str, CapturedReply]) -> AccreditError:
-    """Return the refusal of a request to all servers that none of them has fulfilled."""
+    """Return the refusal of a request that all servers got and none has fulfilled."""
     statuses = {captured.status for captured in replies.values()}
     for status, detail in ((404, "Session not found"), (405, "Method not allowed")):
         if status in statuses:

@@ -39,7 +39,7 @@ _log = logging.getLogger("accredit.gateway.stdio")
 
 
 class _LineCall(Call):
-    """A request of the host. `tell` sends it a line, unless it `is_silent`."""
+    """A request of the host. `tell` sends the host a line, unless the request `is_silent`."""
 
     def __init__(self, request: Request, edit: Edit | None, tell: Callable[[bytes], None]) -> None:
         super().__init__(request, edit)

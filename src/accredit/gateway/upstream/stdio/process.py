@@ -49,7 +49,7 @@ class _Pipe(asyncio.BaseProtocol, Generic[_T]):
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Implement `asyncio.BaseProtocol`, as subclasses do the rest of theirs."""
+        """Note the pipe's transport. Called by `asyncio`."""
         self._transport = cast("_T", transport)
 
 
@@ -113,7 +113,7 @@ class _Output(_Pipe[asyncio.ReadTransport], asyncio.Protocol):
         self._news = asyncio.Event()
 
     async def read(self) -> bytes:
-        """Return everything that came since the last call, waiting for something; b"" at the end."""
+        """Wait until bytes have come since the last call, and return them all; b"" at the end."""
         while not self._chunks and not self.ended.is_set():
             self._news.clear()
             await self._news.wait()

@@ -61,7 +61,7 @@ class Session(Conversation[StreamCall]):
         self._made = 0
 
     def take_room(self, large: LargeAnswers, holder: Holder) -> None:
-        """Count lines whose recipient is not known yet, and messages that answer no request, as held by this holder."""
+        """Charge this holder for lines whose recipient is not known yet, and for messages that answer no request."""
         self.line, self._standing.held = large.of(holder), large.of(holder)
 
     async def initialize(self, request: Request, held: AnswerReservation, edit: Edit | None = None) -> Stream:
@@ -229,6 +229,6 @@ class Session(Conversation[StreamCall]):
             await stream.changed(CLIENT_STALL_SECONDS)
 
     def _elsewhere(self) -> Stream:
-        """Return the stream for a message of [other]."""
+        """Return the stream for a message that belongs to no particular POST ([other])."""
         posts = (stream for stream in reversed(self._posts.values()) if stream.reader is not None)
         return next((stream for stream in posts if not stream.ended), self._standing)

@@ -306,7 +306,7 @@ def restore_client_id(text: bytes, id: MessageId, *, subscription: bool) -> byte
 
 
 def tag_subscription(notification: Notification, id: MessageId) -> bytes:
-    """Return a subscription's notification under the client's id of the request that opened it."""
+    """Return a notification with `id`, that of the client's subscribing request, as subscription id."""
     return notification.with_meta({META_SUBSCRIPTION: Raw(to_json(id))}).text
 
 

@@ -13,7 +13,11 @@ from typing import Any
 
 from accredit.base.clock import unix_seconds
 from accredit.base.text import one_line
-from accredit.config import Loaded, build_all_settings, build_monitoring, check_no_loop, store_of, tls_context
+from accredit.config.build import build_all_settings
+from accredit.config.listen import check_no_loop, tls_context
+from accredit.config.load import Loaded
+from accredit.config.monitoring import build_monitoring
+from accredit.config.store import store_of
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings
 from accredit.limits import DOCTOR_SECONDS, MAX_FINDING_CHARS
@@ -29,13 +33,13 @@ _Line = Callable[[Facts], Result]
 
 
 def _answer(line: _Line) -> _Line:
-    """Have a check answer that it is unknown if a fact is that it needs."""
+    """Return the check, with an unknown result if a fact that it needs is unknown."""
 
     def answered(facts: Facts) -> Result:
         try:
             return line(facts)
         except NotKnown as error:
-            return unknown(error.why.why)
+            return unknown(str(error))
 
     return answered
 

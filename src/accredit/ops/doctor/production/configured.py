@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from accredit.base.addresses import is_loopback_host
 from accredit.base.text import several
-from accredit.config import Loaded
+from accredit.config.load import Loaded
 from accredit.config.servers import every_view
 from accredit.errors import ConfigurationError
 from accredit.ops.doctor.engine import NotKnown, Result, Unknown, command_line, need, no, ok, unknown
@@ -97,7 +97,7 @@ def _servers(facts: Facts) -> Sequence[Loaded]:
     try:
         return every_view(facts.loaded)
     except ConfigurationError as error:
-        raise NotKnown(Unknown(error.what)) from None
+        raise NotKnown(error.what) from None
 
 
 def _plain(facts: Facts, servers: Sequence[Loaded]) -> Iterator[str]:
@@ -325,7 +325,7 @@ def store(facts: Facts) -> Result:
 
 
 def stopping(facts: Facts) -> Result:
-    """The gateway is given as long to shut down as it needs, and a load balancer learns of it before."""
+    """The gateway has the time that its shutdown needs, and load balancers learn of the shutdown beforehand."""
     gateway = facts.loaded.config.gateway
     needed = gateway.drain_seconds + gateway.grace_seconds + 2
     if not isinstance(facts.store, Unknown) and facts.store.is_shared and gateway.drain_seconds == 0:

@@ -4,7 +4,7 @@ Each check is a function of the facts. Its name is that of its line in the check
 says what must hold.
 """
 
-from accredit.config import own_key_file
+from accredit.config.attest import own_key_file
 from accredit.limits import CLOCK_SKEW_WARN_SECONDS
 from accredit.ops.doctor.engine import MIGRATE, Result, Unknown, command_line, need, no, ok, unknown
 from accredit.ops.doctor.production.facts import Facts
@@ -78,8 +78,8 @@ def role(facts: Facts) -> Result:
 
 
 def connections(facts: Facts) -> Result:
-    """Only users who were granted it may connect to the database: all who may can take its connections and advisory
-    locks."""
+    """Not every user may connect to the database, only those to whom it was granted: whoever can connect can use up its
+    connections and advisory locks."""
     database = need(facts.database)
     if database is None:
         return _elsewhere(facts, _FILE)
@@ -120,8 +120,8 @@ def room(facts: Facts) -> Result:
 
 
 def shipping(facts: Facts) -> Result:
-    """The log is copied to another place, and the copy is nearly up to date. Then an attacker on the store can only cut
-    off what is not yet copied."""
+    """The log is copied elsewhere, and the copy is nearly up to date, so that an attacker on the store can only cut off
+    what is not yet copied."""
     sinks = need(facts.sinks)
     following = ("accredit", "log", "follow", "--sink", "NAME", "--format", "jsonl", "--to", "FILE")
     follow = command_line(*following, "--config", str(facts.loaded.file))

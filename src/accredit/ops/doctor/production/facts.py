@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from accredit.config import Loaded
+from accredit.config.load import Loaded
 from accredit.gateway.settings import GatewaySettings
 from accredit.ops.doctor.engine import Found
 from accredit.stores import StoreUrl

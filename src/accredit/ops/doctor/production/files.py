@@ -1,7 +1,7 @@
 """Checks the files that a configuration names. I/O: looks at files, and reads the endpoint's certificate.
 
-- Nobody else may write files that decide who may do what, or files with secrets, on which the credibility of sessions
-  and records rests. Nobody else may read secrets. Only permissions are checked, not contents. The configuration counts
+- Only this user and root may write files that decide who may do what, or files with secrets: these make sessions and
+  records credible. Nobody else may read secrets. Only permissions are checked, not contents. The configuration counts
   as a secret if it holds values of headers or variables, or a URL or command that may contain a secret
   (`hosts.credentials`).
 - Anything but a regular file is a fault: opening a pipe would block.
@@ -19,9 +19,11 @@ from pathlib import Path
 
 from accredit.base.clock import unix_seconds
 from accredit.base.text import one_line
-from accredit.config import Loaded, lock_file, named_files, own_key_file
+from accredit.config.attest import own_key_file
 from accredit.config.identity import IDENTITY_KEY_FILE
-from accredit.config.named_files import NamedFile
+from accredit.config.load import Loaded
+from accredit.config.named_files import NamedFile, named_files
+from accredit.config.pins import lock_file
 from accredit.config.servers import every_view
 from accredit.hosts.credentials import secret_parts, url_holds_secret
 from accredit.keys import read_file

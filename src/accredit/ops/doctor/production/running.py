@@ -19,7 +19,7 @@ from typing import cast
 import msgspec
 
 from accredit.base.addresses import is_loopback_host
-from accredit.config import Config
+from accredit.config.schema import Config
 from accredit.keys import read_file
 from accredit.limits import HEALTH_SECONDS, MAX_HEALTH_BYTES, MAX_PEM_CHAIN_BYTES
 from accredit.ops.doctor.engine import Found, Unknown

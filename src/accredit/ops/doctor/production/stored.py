@@ -1,8 +1,8 @@
 """Reads the configured store. I/O: a file or a database; nothing is changed or created.
 
 Each look-up ends after some seconds; facts that are missing then are unknown, with a reason. A drill counts only if its
-record verifies and one of its calls was allowed while proofs were enforced, since anybody can make a call with any
-tool's name that is refused. A sink's position is taken from the store, where it is not signed.
+record verifies and one of its calls was allowed while proofs were enforced: anybody can make calls of any tool that are
+refused. A sink's position is taken from the store, where it is not signed.
 """
 
 import time
@@ -12,7 +12,9 @@ from hashlib import sha256
 from typing import TypeVar
 
 from accredit.attest import CallRecord, Checkpoint, LogKey, RecordKey, Statement
-from accredit.config import Loaded, named_files, read_public_key
+from accredit.config.load import Loaded
+from accredit.config.named_files import named_files
+from accredit.config.proofs import read_public_key
 from accredit.errors import StoreUnavailable
 from accredit.limits import DOCTOR_DATABASE_SECONDS
 from accredit.ops.doctor.engine import Found, Unknown
