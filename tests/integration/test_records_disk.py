@@ -22,6 +22,13 @@ def seeing(folder: Path, disk: SmallDisk) -> Serving:
     return serving(folder, "--config", str(folder / "accredit.toml"), within=disk.within)
 
 
+async def becomes_ready(port: int) -> None:
+    """Waits until `/readyz` says that all is well."""
+    async with asyncio.timeout(PATIENCE):
+        while (await readiness(port))[0] != 200:
+            await asyncio.sleep(0.05)
+
+
 async def unready(port: int) -> Any:
     """What `/readyz` says when it does not say that all is well."""
     async with asyncio.timeout(PATIENCE):
@@ -46,7 +53,7 @@ async def test_while_a_disk_is_full_nothing_is_forwarded__and_with_room_again_ca
                 disk.grow(64)
                 before = len(load.answered)
                 await until(lambda: len(load.answered) > before + CLIENTS)
-                assert (await readiness(gateway.port))[0] == 200
+                await becomes_ready(gateway.port)
                 gateway.stop()
                 await working
                 await asyncio.to_thread(gateway.wait)
@@ -79,9 +86,7 @@ async def test_what_came_of_calls_on_a_full_disk_is_on_record_when_there_is_room
                 assert {(error["code"], error["data"]["forwarded"]) for error in told} == {(-31006, True)}
                 assert (await unready(gateway.port))["records"] is False
                 disk.make_room()
-                async with asyncio.timeout(PATIENCE):
-                    while (await readiness(gateway.port))[0] != 200:  # nobody calls: it tries by itself
-                        pass
+                await becomes_ready(gateway.port)  # nobody calls: it tries by itself
                 gateway.process.kill()
                 await asyncio.to_thread(gateway.wait)
         found = outcomes(disk.copy(tmp_path) / "accredit.db")
@@ -111,7 +116,7 @@ async def test_a_disk_that_takes_no_writes_lets_no_call_through__until_it_does(t
                     assert upstream.called == before
                     disk.read_only(False)
                     assert "result" in await ask(client, "writable")
-                    assert (await readiness(gateway.port))[0] == 200
+                    await becomes_ready(gateway.port)
                 gateway.stop()
                 await asyncio.to_thread(gateway.wait)
         load.answered.append("writable")
