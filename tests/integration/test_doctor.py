@@ -37,7 +37,6 @@ pytestmark = [
     pytest.mark.holds("ops/doctor/gateways"),
     pytest.mark.holds("ops/doctor/desks"),
     pytest.mark.holds("ops/doctor/entries"),
-    pytest.mark.holds("ops/doctor/versions"),
     pytest.mark.holds("ops/doctor/surroundings"),
     pytest.mark.holds("ops/doctor/examine"),
     pytest.mark.holds("cli/commands/hosts"),

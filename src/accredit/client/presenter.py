@@ -10,10 +10,9 @@
   - No delegation is ever presented for another agent's key.
   - A delegation that names a gateway is presented to that gateway alone.
   - A gateway whose id nobody has named may be any server, and could see all delegations by naming scopes. So it sees
-    only the delegations that name it, and one other: the first that permits more than to prove who the agent is.
-  - Where a person can be asked, a delegation for certain calls is presented for no other call, even if there is no
-    other delegation. But if there is no other, it is presented for requests about tasks: such a call may have made
-    the task.
+    only the delegations that name it, and one other: the first that permits more than proving who the agent is.
+  - Where a person can be asked, a delegation for certain calls is not presented for any other call, even if it is the
+    only delegation. A request about a task is an exception: such a call may have made the task.
 - [exact-call] A proof is bound to the exact call and to the named gateway. Without a gateway no proof is made, unless
   the presenter was made with `binding="none"`: such a proof is valid for any call at any gateway that takes unbound
   proofs.

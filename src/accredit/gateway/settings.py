@@ -74,7 +74,7 @@ class HttpUpstream:
 
     @property
     def homes(self) -> dict[str, str]:
-        """The names in `replicas`, by names that are unique among the replicas of all servers."""
+        """The names in `replicas`, each under a second name that is unique among the replicas of all servers."""
         return {_replica_name(url): name for name, url in self.replicas.items()}
 
     @property
@@ -263,8 +263,8 @@ def _constant() -> Any:
 class GatewaySettings:
     """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration, for one server.
 
-    Processes that are forked after the settings were made share `rounds`. So they open each other's sealed states and
-    session ids.
+    Processes that are forked after the settings were made share the keys in `rounds`, and so can open each other's
+    sealed states and session ids.
     """
 
     upstream: HttpUpstream | StdioUpstream | MergedUpstream | ApiUpstream

@@ -32,32 +32,16 @@ KEPT = frozenset(
 """Members that concern only the host, not how the server is reached."""
 
 
-class Form(Protocol):
-    """A file format: parses a text, and edits an entry in it. All raise `ConfigurationError`."""
+class _Form(Protocol):
+    """A file format: parses a text, and edits an entry in it, as `jsonc` says of each. All raise
+    `ConfigurationError`."""
 
-    def parse(self, text: str) -> object:
-        """Parse a file's text."""
-        ...
-
-    def put(self, text: str, path: Sequence[str], value: Mapping[str, object]) -> str:
-        """Return the text with an entry."""
-        ...
-
-    def put_every(self, text: str, table: str, entries: Mapping[str, Mapping[str, object]]) -> str:
-        """Return the text with existing entries replaced."""
-        ...
-
-    def written(self, text: str, path: Sequence[str]) -> str:
-        """Return an existing entry's text."""
-        ...
-
-    def put_written(self, text: str, path: Sequence[str], raw: str) -> str:
-        """Return the text with an existing entry replaced by `raw`, which `written` gave."""
-        ...
-
-    def drop(self, text: str, path: Sequence[str]) -> str:
-        """Return the text without an entry."""
-        ...
+    def parse(self, text: str) -> object: ...
+    def put(self, text: str, path: Sequence[str], value: Mapping[str, object]) -> str: ...
+    def put_every(self, text: str, table: str, entries: Mapping[str, Mapping[str, object]]) -> str: ...
+    def written(self, text: str, path: Sequence[str]) -> str: ...
+    def put_written(self, text: str, path: Sequence[str], raw: str) -> str: ...
+    def drop(self, text: str, path: Sequence[str]) -> str: ...
 
 
 class Places:
@@ -79,8 +63,8 @@ class Places:
 class Host:
     """A host: its user-wide file, its project file (relative to the project), the member of the file that holds the
     servers (`table`), how long a call may wait for a person (`hold`, in seconds), and further members of an entry
-    (`more`). `places` are the files that one of its versions reads, if they differ and their folders are there; and
-    `variable` is the variable that names the file."""
+    (`more`). `places` returns the files that some versions of the host read instead, if their folders exist. `variable`
+    is the environment variable that names the file."""
 
     name: str
     file: Callable[[Places], Path]
@@ -99,9 +83,9 @@ class Host:
         return [each for each in self.places(places) if each != file]
 
     @property
-    def text(self) -> Form:
+    def text(self) -> _Form:
         """The file's format."""
-        return cast(Form, _Listed() if self.listed else self.form)
+        return cast(_Form, _Listed() if self.listed else self.form)
 
     def entry(self, name: str, words: Sequence[str]) -> Entry:
         """Return the entry for a command."""

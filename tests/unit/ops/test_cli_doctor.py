@@ -26,11 +26,11 @@ from accredit.ops.doctor.engine import (
     run_looks,
     unknown,
 )
+from accredit.ops.doctor.entries import other_version
 from accredit.ops.doctor.examine import MAX_FINDINGS, findings_of, members
 from accredit.ops.doctor.production.checklist import members_in
 from accredit.ops.doctor.setup import look_at_configuration
 from accredit.ops.doctor.surroundings import Surroundings, surroundings
-from accredit.ops.doctor.versions import other_version
 
 pytestmark = [
     pytest.mark.holds("ops/doctor/engine"),

@@ -60,17 +60,13 @@ Found = T | Unknown
 
 
 class NotKnown(Exception):
-    """A check's fact is unknown; `why` says why."""
-
-    def __init__(self, why: Unknown) -> None:
-        super().__init__(why.why)
-        self.why = why
+    """A check's fact is unknown; the text says why."""
 
 
 def need(found: Found[T]) -> T:
     """Return a fact. Raises `NotKnown`."""
     if isinstance(found, Unknown):
-        raise NotKnown(found)
+        raise NotKnown(found.why)
     return found
 
 

@@ -1,13 +1,18 @@
 """Checks the entries in hosts' files: they are unchanged since installation, their gateways answer, and their keys and
-delegations are valid. I/O: files. Contacts the gateways in the user's own files, never those in a project's file."""
+delegations are valid. Also yields the versions. I/O: files. Contacts the gateways in the user's own files, never those
+in a project's file."""
 
 import os
+import platform
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from accredit import __version__
 from accredit.base.clock import unix_seconds
+from accredit.base.version import version_text
 from accredit.config.listen import url_here
 from accredit.config.load import load
 from accredit.config.servers import endpoints
@@ -21,9 +26,10 @@ from accredit.ops.doctor.engine import Result, bad, command_line, good, note
 from accredit.ops.doctor.gateways import ask_gateways
 from accredit.ops.doctor.keys import look_at_grant, look_at_key
 from accredit.ops.doctor.surroundings import Surroundings
-from accredit.ops.doctor.versions import other_version
 from accredit.refusals import oauth_hosts
 from accredit.terminal.wording import relative
+
+_METADATA = "lib/python3*/site-packages/accredit-*.dist-info"
 
 
 class _Entry(NamedTuple):
@@ -160,3 +166,19 @@ def _find_configuration(at: Surroundings, url: str) -> Path | None:
         if url == here or url.startswith(f"{here.rstrip('/')}/"):
             return file
     return None
+
+
+def look_at_versions(at: Surroundings) -> Iterator[Result]:
+    """Yield the versions."""
+    yield good("versions", f"accredit {version_text()}, Python {platform.python_version()}, {sys.executable}")
+
+
+def other_version(program: str) -> str | None:
+    """Return the version of the accredit that a command starts, from the metadata installed beside it; None if that is
+    this accredit, or unknown."""
+    environment = Path(os.path.realpath(program)).parent.parent
+    if environment == Path(sys.prefix) or not Path(program).is_absolute():
+        return None
+    found = sorted(environment.glob(_METADATA))
+    version = found[-1].name.removeprefix("accredit-").removesuffix(".dist-info") if found else ""
+    return version if version and version != __version__ else None

@@ -23,14 +23,13 @@ from accredit.ops.doctor.engine import (
     print_results,
     run_looks,
 )
-from accredit.ops.doctor.entries import look_at_entries
+from accredit.ops.doctor.entries import look_at_entries, look_at_versions
 from accredit.ops.doctor.gateways import look_at_gateways
 from accredit.ops.doctor.keys import look_at_keys
 from accredit.ops.doctor.logins import look_at_logins
 from accredit.ops.doctor.production.checklist import go_through
 from accredit.ops.doctor.setup import look_at_configuration, look_at_store
 from accredit.ops.doctor.surroundings import Surroundings, surroundings
-from accredit.ops.doctor.versions import look_at_versions
 from accredit.terminal.progress import Progress
 
 MAX_FINDINGS = 500

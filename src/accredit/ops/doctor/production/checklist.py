@@ -39,7 +39,7 @@ def _answer(line: _Line) -> _Line:
         try:
             return line(facts)
         except NotKnown as error:
-            return unknown(error.why.why)
+            return unknown(str(error))
 
     return answered
 

@@ -97,7 +97,7 @@ def _servers(facts: Facts) -> Sequence[Loaded]:
     try:
         return every_view(facts.loaded)
     except ConfigurationError as error:
-        raise NotKnown(Unknown(error.what)) from None
+        raise NotKnown(error.what) from None
 
 
 def _plain(facts: Facts, servers: Sequence[Loaded]) -> Iterator[str]:
