@@ -5,10 +5,11 @@ the folder.
 
 Some errors can't be handled by any part of a command: too little memory, a folder that is gone, data that is nested too
 deep for Python. They end the command with two lines, and the exit code for wrong use (2). Other errors are defects, and
-show where they were raised. Tests call what `main` calls, so they see every error.
+show where they were raised. Tests call the function that `main` calls, so they see every error.
 
-If `accredit doctor` has abandoned looks, their threads still run. Then the process ends at once, without Python's own
-clean-up: that would unload libraries which these threads use, and end the process by SIGSEGV without its exit code.
+If `accredit doctor` has given up on slow checks, their threads still run. Then the process ends at once, without
+Python's own clean-up. The clean-up would unload libraries that these threads use, so that SIGSEGV ends the process and
+its exit code is lost.
 """
 
 import contextlib
@@ -70,7 +71,7 @@ def _why_unfit(system: str, version: "tuple[int, ...]") -> "tuple[str, str] | No
 
 
 def _end(error: Exception) -> int:
-    """Print what has ended a command. This needs no import: there may be no memory for one."""
+    """Print the error that has ended a command. This imports nothing, as there may be no memory for an import."""
     what, remedy = _describe_error(error)
     place, trace = "", error.__traceback__
     while trace is not None:  # to where it was raised

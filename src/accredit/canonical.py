@@ -1,13 +1,13 @@
-"""The form of RFC 8785 (JCS), made by C code, because megabytes from strangers are hashed before anybody is
-authenticated. No I/O.
+"""Writes JSON in the canonical form of RFC 8785 (JCS). C code does it, as the gateway hashes megabytes from clients
+that are not authenticated yet. No I/O.
 
 `msgspec` sorts members, and writes strings and most numbers as RFC 8785 does. The rest is then corrected in the text,
 in one pass for all numbers that need it. (`rfc8785`, in plain Python, takes seconds for a body of 4 MiB.) Corrected
 are:
 
-- [fractions] whole fractions lose their `.0`, and zero loses its sign;
-- [exponents] exponents from 21 on get a plus sign; numbers from 1e-6 to 1e-5, and from 1e16 to 1e21, are written out.
-  These are rewritten one by one, up to a bound;
+- [fractions] a float without a fraction loses its `.0`, and zero loses its sign;
+- [exponents] exponents from 21 on get a plus sign; numbers from 1e-6 to 1e-5, and from 1e16 to 1e21, are written
+  without an exponent. These are rewritten one by one, up to a bound;
 - [order] members must be in the order of UTF-16 units: objects are sorted again if the order of their names could be
   different in UTF-8.
 
@@ -88,7 +88,7 @@ def canonical_in_steps(tree: object) -> Steps[bytes]:
 
 
 def _canonical_text(write: Callable[[object], bytes], tree: object) -> bytes:
-    """Return what `write` makes of a value. Raises `ValueError` for a value without a form."""
+    """Encode a value with `write`. Raises `ValueError` for a value without a canonical form."""
     try:
         return write(tree)
     except UnicodeEncodeError:
@@ -219,8 +219,8 @@ def encode_base64url(data: bytes) -> bytes:
 
 
 def decode_base64url(text: bytes | str) -> bytes:
-    """Decode base64url without padding. Raises `ValueError` for all but the one spelling that `encode_base64url` gives
-    the result: Python's decoder ignores other characters, padding and unused bits."""
+    """Decode base64url without padding. Raises `ValueError` for a text that `encode_base64url` would not write:
+    Python's own decoder ignores foreign characters, padding and unused bits."""
     text = text.encode("ascii") if isinstance(text, str) else text
     data = urlsafe_b64decode(text + b"=" * (-len(text) % 4))
     if encode_base64url(data) != text:
@@ -232,7 +232,7 @@ def base64_is_canonical(data: bytes) -> bool:
     """Return whether every "=" in `data` follows a character with which canonical base64 can end, so that no bits are
     left over.
 
-    Decoders ignore such bits. Other texts than base64 may contain "=", too: False only means that `data` must be
+    Decoders ignore such bits. `data` may also hold "=" outside of base64, so False only means that `data` must be
     examined more closely.
     """
     if b"\\" in data:

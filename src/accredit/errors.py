@@ -9,12 +9,12 @@
     │   └── AnswerError           ... from an upstream: the client gets a clean error instead
     ├── UpstreamError             the upstream gave no answer to judge
     │   ├── UpstreamUnavailable   unreachable or cut off
-    │   │   └── UpstreamLeftOut   ... or not asked at all
+    │   │   ├── UpstreamLeftOut   ... or not asked at all
     │   │   └── UpstreamRefuses   ... as it does not accept the gateway's credentials
     │   └── UpstreamTimeout       too late
     ├── ClientGone                nobody is left to answer
     ├── StoreUnavailable          the store can't answer: what depends on it is refused
-    │   └── ClockSetBack          ... because a clock that was ahead made it forget what counts again
+    │   └── ClockSetBack          ... because its clock was set back: forgotten entries may count again
     ├── AttestationError          an envelope, a statement or a record that can't be read, or does not verify
     ├── ProofRefused              a call that was not authorized
     ├── TokenError                a bearer token that does not let its request pass
@@ -52,9 +52,9 @@
         ├── IssueError            an object that may not be signed
         └── ChallengesFull        no room for one more pending challenge
 
-Nothing from a parser, a socket or an operating system leaves this package unwrapped: each boundary is
-fenced where it is crossed. The text of an exception is public (a peer may read it) unless its class says
-otherwise; it never quotes a secret, nor more than 100 ASCII characters of what a peer sent.
+No exception of a parser, a socket or the operating system leaves this package: the code that calls them raises one of
+these errors instead. The text of an exception is public (a peer may read it) unless its class says otherwise; it never
+quotes a secret, nor more than 100 ASCII characters of what a peer sent.
 """
 
 from collections.abc import Generator, Mapping
@@ -102,7 +102,7 @@ class ConfigurationError(AccreditError):
 
 @contextmanager
 def named_key(key: str) -> Generator[None]:
-    """Have a `ConfigurationError` of this block begin with the key of the configuration that it is about."""
+    """Put the configuration's `key` before the text of any `ConfigurationError` raised in this block."""
     try:
         yield
     except ConfigurationError as error:
@@ -124,7 +124,7 @@ class WrongPassphrase(ConfigurationError):
 class FrameError(AccreditError):
     """Bytes that are not one valid message. `detail` is public and short.
 
-    `bound` says that a limit was exceeded: then the frame is refused even if decisions are only observed.
+    `bound` says that a limit was exceeded. Such a frame is refused even if invalid frames are only observed.
     """
 
     def __init__(self, detail: str, *, bound: bool = False) -> None:
@@ -138,9 +138,9 @@ class JsonError(FrameError):
 
 
 class LineTooLong(FrameError):
-    """A line that is longer than allowed. The other members were read at its two ends: the message's `id`, its `kind`
-    ("call" for a request or a notification, "response", or "" if unknown), and whether it begins as a message at
-    all."""
+    """A line that is longer than allowed. Only the two ends of the line were read, to find the message's `id`, its
+    `kind` ("call" for a request or a notification, "response", or "" if unknown), and whether the line begins as a
+    message at all."""
 
     def __init__(self, detail: str, *, id: MessageId | None = None, kind: str = "", is_message: bool = False) -> None:
         super().__init__(detail, bound=True)
@@ -153,7 +153,7 @@ class RequestError(FrameError):
     """A client's message that is refused.
 
     `code` and `detail` become the JSON-RPC error. `id` is the request's, if that could be read. `status` is the HTTP
-    status. `word` is the error in records, for a code that says too little. After `retry_after` seconds, the same
+    status. If the code says too little, `word` is what records give as the error. After `retry_after` seconds, the same
     request may succeed (0: it won't).
     """
 
@@ -198,8 +198,8 @@ class UpstreamUnavailable(UpstreamError):
 
 
 class UpstreamLeftOut(UpstreamUnavailable):
-    """The upstream is not asked. Either it has as many requests or connections as it may have, or all its replicas are
-    left out, or the gateway has no token for it."""
+    """The request is not sent to the upstream: the upstream has as many requests or connections as it may have, or all
+    its replicas are ejected, or the gateway has no token for it."""
 
     unsent = True
 
@@ -224,12 +224,13 @@ class StoreUnavailable(AccreditError):
 
 
 class AsksFull(StoreUnavailable):
-    """There is no room to hold one more ask: for this asker, or at all. It may be held later."""
+    """The store has no room for one more ask (a question to a person), from this asker or from anybody. There may be
+    room later."""
 
 
 class ClockSetBack(StoreUnavailable):
-    """The clock is behind the end of entries that the store has forgotten, so an earlier use may be unknown. `until`
-    (unix seconds) is the time until which forgotten entries would be needed."""
+    """The clock was set back: entries that the store has deleted as expired would count again, so an earlier use may be
+    unknown. `until` (unix seconds) is when the last of these entries expires."""
 
     def __init__(self, until: int) -> None:
         super().__init__(f"the clock was set back: the store has forgotten what counts until {until} (unix seconds)")
@@ -239,8 +240,8 @@ class ClockSetBack(StoreUnavailable):
 class AttestationError(AccreditError):
     """An envelope, a statement or a record can't be read or written, or does not verify. The text says why.
 
-    `place` is the record's place in its log, "writer/sequence". It is set if only the reader of the log knows the
-    place.
+    `place` is the record's place in its log, "writer/sequence". It is set only where the caller can't know it
+    otherwise.
     """
 
     def __init__(self, text: str, place: str = "") -> None:
@@ -249,7 +250,7 @@ class AttestationError(AccreditError):
 
 
 class ProofRefused(AccreditError):
-    """A call was refused by the decision, at the gateway or in a server. The client gets the same error.
+    """A call was not authorized, by the gateway or by a server that decides itself. The client gets the same error.
 
     `code`, `message` and `data` are the JSON-RPC error's; `data["error"]` is the word for programs, such as
     "ratify_scope_denied". With a `challenge`, the HTTP status is 401, and the challenge is the value of
@@ -331,7 +332,7 @@ class OAuthError(AccreditError):
 
 
 class LoginUnavailable(OAuthError):
-    """The identity provider does not answer: nobody can log in, and no groups are read again."""
+    """The identity provider does not answer: nobody can log in, and nobody's groups can be refreshed."""
 
     def __init__(self) -> None:
         super().__init__("temporarily_unavailable", "the identity provider does not answer")
@@ -472,11 +473,11 @@ class SealError(RoundsError):
 
 
 class LockError(AccreditError):
-    """A lock of definitions (`accredit.lock`) that can't be read. The text says why."""
+    """A lock file with pinned tool definitions (`accredit.lock`) can't be read. The text says why."""
 
 
 class ConsentError(AccreditError):
-    """A question to a person, or the answer, can't be used. The text quotes nothing from a peer but names of
+    """A question to a person, or the answer, can't be used. Of what a peer sent, the text quotes only names of JSON
     members."""
 
 

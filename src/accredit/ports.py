@@ -1,5 +1,5 @@
-"""The protocols through which a decision reaches the outside. No I/O here: adapters implement them, and are passed to
-the code around a decision.
+"""The interfaces (Python protocols) for all I/O that a decision needs. No I/O here: adapters implement them, and are
+passed to the code around a decision.
 
 Any method may raise `StoreUnavailable`; the caller then refuses. Times are unix seconds and are passed in.
 """
@@ -34,12 +34,13 @@ class Spending(Enum):
     SPENT = "spent"
     """The challenge was presented before."""
     NOT_ISSUED = "not_issued"
-    """The challenge should have been issued for this very request and not be expired, but was not, or is."""
+    """The challenge had to be one that was issued for this very request, but it was not, or it has expired."""
 
 
 class RateLimit(Struct, frozen=True):
-    """What `cert_id` stands for (a certificate, or a caller whom a quota counts) may be used `count` times in any
-    `window_s` seconds. One use counts as `amount`. It may count longer than the window, by at most a `parts`-th of it.
+    """A certificate, or a caller with a quota, may be used `count` times in any `window_s` seconds. `cert_id`
+    identifies either. One use counts as `amount`. A use may count for longer than the window, by at most 1/`parts` of
+    the window.
     """
 
     cert_id: str
@@ -77,10 +78,10 @@ class ProofStore(Protocol):
     ) -> Spending:
         """Spend a challenge, atomically, if it is `FIRST`, and remember it as spent until `keep_until` at least.
 
-        `keep_until` must be the same whenever a proof is presented. With `issued`, only a challenge is valid that
-        `issue` returned for this request hash, and that has not expired. Without, any unknown challenge is valid,
-        except that one from `issue` is valid only for its own request. Raises `ChallengesFull` if there is no room to
-        remember one more.
+        `keep_until` must be the same whenever a proof is presented. With `issued`, a challenge is valid only if `issue`
+        returned it for this request hash and it has not expired. Without `issued`, any unknown challenge is valid; one
+        that `issue` returned is valid only for its own request. Raises `ChallengesFull` if there is no room to remember
+        one more.
         """
         ...
 
@@ -115,7 +116,7 @@ class Task(Struct, frozen=True):
     """A server's task, and the call that created it.
 
     `owner` (32 bytes) identifies who created it. `method` and `target` are the call's. `facts` (JSON) has the data for
-    evaluating constraints (`policy.tasks.MadeBy`). `flow` is the name of the call in records.
+    evaluating constraints (`policy.tasks.CreatingCall`). `flow` is the name of the call in records.
     """
 
     owner: bytes
@@ -160,9 +161,9 @@ class Grant(Struct, frozen=True):
 
     `seeds` (64 bytes: Ed25519, ML-DSA-65) are the agent's private key. `chain` is the delegation that people signed to
     that key: a JSON array of certificates, leaf first; b"" until somebody has consented. `ends` is its last second.
-    `seen` is what was shown of the client when it was consented to. `login` is a refresh token of the identity
-    `provider`, by its issuer, and `checked` when it was last asked for the person's groups; "" and 0 if a person signed
-    at their desk.
+    `seen` is what the person was shown about the client when they consented. If the person logged in, `provider` is the
+    issuer of the identity provider, `login` a refresh token from it, and `checked` the time when it was last asked for
+    the person's groups. If the person signed at their desk, these are "" and 0.
 
     A chain from a store is not trusted: on each use the caller verifies it, to a root.
     """
@@ -183,11 +184,13 @@ class Grant(Struct, frozen=True):
 
 
 Change = Callable[[Grant], Grant]
-"""Makes a grant of what it is now. It may be called again, and changes neither client, person, endpoint nor key."""
+"""Returns a changed grant, given the grant as it is now. It may be called again, and changes neither client, person,
+endpoint nor key."""
 
 
 class AuthorizationCode(Struct, frozen=True):
-    """What an authorization code was given out for: `challenge` is that of PKCE (S256), `resource` the endpoint."""
+    """What an authorization code was given out for. `challenge` is the PKCE challenge (S256), `resource` the
+    endpoint."""
 
     client_id: str
     redirect_uri: str
@@ -197,8 +200,8 @@ class AuthorizationCode(Struct, frozen=True):
 
 
 class Login(NamedTuple):
-    """A login that stands: its grant, the scopes that it was given, its last second, and the SHA-256 of its newest
-    refresh token."""
+    """A login that has not ended: its grant, its scopes, its last second, and the SHA-256 of its newest refresh
+    token."""
 
     grant: Grant
     scopes: tuple[str, ...]
@@ -207,7 +210,7 @@ class Login(NamedTuple):
 
 
 class Rejected(Enum):
-    """Why a code or a refresh token gives nothing."""
+    """Why a code or a refresh token is rejected."""
 
     UNKNOWN = "unknown"
     """It was never given out, or is over."""
@@ -218,7 +221,8 @@ class Rejected(Enum):
 
 
 class DoorStore(Protocol):
-    """Memory of the front door, shared by all gateways of one: OAuth clients that registered, grants, codes, logins.
+    """The store of the front door (the gateway's OAuth server): registered clients, grants, codes and logins. Shared by
+    all gateways with the same front door.
 
     A *login* (a family of refresh tokens) is named by 32 bytes: the SHA-256 of a random name that is a part of each of
     its refresh tokens, and the `sid` (hex) of its access tokens. The store keeps only SHA-256 digests of the tokens.
@@ -237,8 +241,8 @@ class DoorStore(Protocol):
     """
 
     async def register(self, client_id: str, document: bytes, *, ends: int, now: int) -> None:
-        """Keep a client's document until `ends`, or longer while it has a grant. If there is no room, the document
-        without a consent that ends first is dropped."""
+        """Keep a client's document until `ends`, or longer while it has a grant. If there is no room, one of the
+        documents without a consent is dropped: the one that ends first."""
         ...
 
     async def registered(self, client_id: str, *, now: int) -> bytes | None:
@@ -264,8 +268,8 @@ class DoorStore(Protocol):
     async def redeem(
         self, code: bytes, fits: Callable[[AuthorizationCode], bool], *, login: bytes, token: bytes, now: int
     ) -> Login | Rejected:
-        """Use up a code. If it `fits` (who presents it, with what verifier), begin a login of this name, whose first
-        refresh token has the digest `token`."""
+        """Use up a code. If `fits` accepts it (it checks the client and the PKCE verifier), begin a login of this name,
+        whose first refresh token has the digest `token`."""
         ...
 
     async def rotate(self, login: bytes, old: bytes, new: bytes, *, client_id: str, now: int) -> Login | Rejected:
@@ -294,13 +298,13 @@ class DoorStore(Protocol):
         ...
 
     async def take_back(self, subject: str, holds: Callable[[bytes], bool], *, now: int) -> bool:
-        """Forget each grant of a person whose `chain` `holds` what they take back, and each added chain that does.
-        Return whether there was one."""
+        """Forget each grant of a person, and each added chain, that contains what the person takes back: `holds`
+        returns True for its chain. Return whether there was one."""
         ...
 
     async def take_back_from_all(self, holds: Callable[[bytes], bool], *, now: int) -> bool:
-        """Forget each grant of anybody whose `chain` `holds` what is taken back. Return whether there was one. All
-        grants are looked through, some at a time."""
+        """Forget each grant, of anybody, that contains what is taken back: `holds` returns True for its chain. Return
+        whether there was one. All grants are looked through, some at a time."""
         ...
 
     async def aclose(self) -> None:
@@ -480,7 +484,7 @@ class Records(Protocol):
     `record_unavailable`."""
 
     def begin(self, decided: CallDecision) -> Awaitable[None]:
-        """Record a decision, allowed or refused. Nothing may be forwarded before the result is done.
+        """Record a decision, allowed or refused. The call may be forwarded only once the returned awaitable is done.
 
         Raises `AttestationError` for a text that no record can hold (a lone surrogate); then, too, the call must be
         refused.
@@ -488,10 +492,10 @@ class Records(Protocol):
         ...
 
     def finish(self, decided: CallDecision, outcome: Outcome) -> "Future[None]":
-        """Record the outcome of a call that `begin` has recorded as allowed; `decided` is what `attest.in_short` leaves
-        of its decision. The client may see no answer before the result is done.
+        """Record the outcome of a call that `begin` has recorded as allowed; `decided` is its decision, shortened by
+        `attest.in_short`. The client may see an answer only once the returned future is done.
 
-        Call this whatever happens to the call. The outcome is recorded even if nobody awaits the result. After a
+        Call this whatever happens to the call. The outcome is recorded even if nobody awaits that future. After a
         `StoreUnavailable` it is recorded as soon as that is possible.
         """
         ...
@@ -501,7 +505,8 @@ class Records(Protocol):
         the key in the call's decision. `finish` then records the outcome. Return None if no such call is open.
 
         From then on the other process can't record an outcome of the call (`AttestationError`). Raises
-        `StoreUnavailable`, and `AttestationError` if calls can't be told from each other.
+        `StoreUnavailable`. Raises `AttestationError` if several open calls have this key, or the decision can't be
+        read.
         """
         ...
 

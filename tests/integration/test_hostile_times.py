@@ -19,7 +19,7 @@ from tests.world.hostile import (
 )
 from tests.world.ports import reserved_port
 from tests.world.raw_client import RawClient
-from tests.world.raw_server import Connection, RawRequest, RawServer
+from tests.world.raw_server import PATIENCE, Connection, RawRequest, RawServer
 from tests.world.running import RunningGateway
 
 from accredit.gateway import GatewaySettings, HttpUpstream
@@ -93,8 +93,12 @@ async def test_an_upstream_that_refuses_the_connection_is_unavailable_until_it_i
             async with RawServer(serve, port=port) as upstream, RawClient(gateway.port) as client:
                 await client.ask("POST", "/mcp", asked.headers, asked.body)
                 assert (await client.answer()).body == response()
-                await client.ask("GET", "/readyz")
-                assert (await client.answer()).status == 200
+                async with asyncio.timeout(PATIENCE):
+                    while True:
+                        await client.ask("GET", "/readyz")
+                        if (await client.answer()).status == 200:
+                            break
+                        await asyncio.sleep(0.05)
                 assert upstream.accepted >= 1
 
 

@@ -358,6 +358,21 @@ async def test_bodies_and_heads_are_bounded__and_a_proof_may_be_long() -> None:
 
 
 @pytest.mark.holds("gateway/front/api_relay", "outcome")
+async def test_an_answer_that_says_that_it_is_too_large_is_refused__and_that_is_on_record(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"record": RecordSettings("mail-gateway"), "max_response_bytes": 100}
+    async with Log(tmp_path / "log.db") as log, scene(records=log.port, **given) as at:
+        for size, status in ((100, 200), (101, 502)):
+            got, text = await at.send("POST", "/messages/7/send", scope="email:send", body=b"a" * size)
+            assert got == status
+        assert "application/problem+json" in text
+        assert "the answer is larger than 100 bytes" in text
+        assert "aaa" not in text
+        assert len(at.api.seen) == 2
+    outcomes = [each.outcome for each in records_in(tmp_path / "log.db") if each.outcome is not None]
+    assert [each.status for each in outcomes] == ["ok", "upstream_invalid"]
+
+
+@pytest.mark.holds("gateway/front/api_relay", "outcome")
 async def test_a_request_has_a_decision_and_an_outcome_on_record(tmp_path: Path) -> None:
     recorded = RecordSettings("mail-gateway")
     async with Log(tmp_path / "log.db") as log, scene(records=log.port, record=recorded) as at:

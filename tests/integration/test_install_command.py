@@ -175,9 +175,11 @@ def test_the_name_and_the_endpoint_are_the_configuration_s(home: Home, tmp_path:
     assert home.run("install", "cursor", "--config", str(config), "--yes").returncode == 0
     assert words_in(home.cursor, name="Mail-gate")[-5] == "http://127.0.0.1:8499/mcp"
     servers = '[servers.mail]\nurl = "http://127.0.0.1:9/mcp"\n[gateway]\nhost = "::"\n'
-    config.write_text(servers)
+    config.write_text('[servers.files]\nurl = "http://127.0.0.1:8/mcp"\n' + servers)
     refused = home.run("install", "cursor", "--config", str(config), "--yes")
-    assert (refused.returncode, "--server mail" in refused.stderr) == (2, True)
+    assert (refused.returncode, "--server files" in refused.stderr) == (2, True)
+    config.write_text(servers)
+    assert home.run("install", "cursor", "--config", str(config), "--yes").returncode == 0  # the only one
     assert home.run("install", "cursor", "--config", str(config), "--server", "mail", "--yes").returncode == 0
     assert words_in(home.cursor)[-5] == "http://[::1]:8484/mcp/mail"
     config.write_text(servers + "merge = true\nport = 0\n")

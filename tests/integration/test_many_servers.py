@@ -11,7 +11,7 @@ from tests.world.calls import STREAM_HEAD, chunk, initialize, post
 from tests.world.changing_server import ChangingServer, Listed, pins
 from tests.world.many_servers import NAMES, Several
 from tests.world.raw_client import RawAnswer, RawClient
-from tests.world.raw_server import Connection
+from tests.world.raw_server import PATIENCE, Connection
 from tests.world.recorded import calls_of, records_at
 from tests.world.routes import messages_of
 from tests.world.running import ASGI, FAST, RunningGateway, by_road
@@ -252,7 +252,9 @@ async def test_readiness_names_each_server__and_one_that_is_down_takes_nothing_f
         up = await several.get("/readyz")
         assert (up.status, json.loads(up.body)["servers"]) == (200, {"mail": True, "files": True})
         await several.stop("files")
-        down = await several.get("/readyz")
+        async with asyncio.timeout(PATIENCE):
+            while (down := await several.get("/readyz")).status == 200:
+                await asyncio.sleep(0.05)
         assert (down.status, json.loads(down.body)["servers"]) == (503, {"mail": True, "files": False})
         alone = await several.get("/readyz?scope=gateway")
         assert (alone.status, "servers" in json.loads(alone.body)) == (200, False)

@@ -81,6 +81,24 @@ def test_a_pin_is_shown_and_written_only_with_a_yes(listed: Listed, tmp_path: Pa
     assert sum(old != new for old, new in zip(before.splitlines(), after.splitlines(), strict=True)) == 2
 
 
+def test_the_only_one_of_servers_need_not_be_named(tmp_path: Path) -> None:
+    files = (str(tmp_path / "received"), str(Listed(tmp_path / "listed.json").path))
+    server = (python(), "-m", "tests.world.changing_server", *files, "--legacy")
+    done = accredit("init", "--server", "mail", "--dir", str(tmp_path), "--", *server, folder=ROOT)
+    assert done.returncode == 0, done.stderr
+    pins = accredit("pin", "--json", folder=tmp_path)
+    assert (pins.returncode, json.loads(pins.stdout)["server"]) == (0, "mail"), pins.stderr
+    entry = accredit("install", "cursor", "--project", "--dry-run", "--config", "accredit.toml", folder=tmp_path)
+    assert entry.returncode == 0, entry.stderr
+    assert "/mcp/mail" in entry.stdout
+    text = (tmp_path / "accredit.toml").read_text("utf-8")
+    (tmp_path / "accredit.toml").write_text(f"{text}\n[servers.other]\nurl = 'http://127.0.0.1:9/mcp'\n", "utf-8")
+    for words in (("pin",), ("install", "cursor", "--project", "--dry-run", "--config", "accredit.toml")):
+        done = accredit(*words, folder=tmp_path)
+        assert done.returncode == 2
+        assert "several" in done.stderr
+
+
 def test_a_lock_that_is_broken_is_not_replaced(listed: Listed, tmp_path: Path) -> None:
     (tmp_path / "accredit.lock").write_text("<<<<<<< HEAD\n", "utf-8")
     for command in ("pin", "check"):

@@ -1,14 +1,15 @@
 """What is beside the endpoint: health, paths that pass untouched, and the gateway mounted in another application."""
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 from tests.world.authorization import Trust
 from tests.world.calls import http, post, response
-from tests.world.hostile import HOSTILE, World, sends, sends_and_hangs, sound_answer
+from tests.world.hostile import HOSTILE, World, check_refused, refused, sends, sends_and_hangs, sound_answer
 from tests.world.raw_client import CutOff, RawAnswer, RawClient
-from tests.world.raw_server import Connection, RawRequest, RawServer
+from tests.world.raw_server import PATIENCE, Connection, RawRequest, RawServer
 from tests.world.running import ASGIApplication, RunningGateway
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
@@ -41,7 +42,9 @@ async def test_health_is_told_to_anybody_and_readiness_depends_on_the_upstream()
         assert world.upstream.requests == []
         assert world.refused == {"request_refused": 1}
         await world.upstream.__aexit__(None, None, None)
-        down = await fetch(world, "GET", "/readyz")
+        async with asyncio.timeout(PATIENCE):
+            while (down := await fetch(world, "GET", "/readyz")).status == 200:
+                await asyncio.sleep(0.05)
         assert (down.status, json.loads(down.body)) == (503, {"status": "not ready", "upstream": False})
 
 
@@ -171,9 +174,25 @@ async def test_the_bounds_hold_for_a_configured_path_too() -> None:
         sends(sent), passthrough=PASSTHROUGH, max_response_bytes=4_999, max_request_bytes=10, reports_errors=True
     ) as world:
         assert (await fetch(world, "POST", "/.well-known/x", body=b"a" * 11)).status == 413
-        with pytest.raises(CutOff):  # the head has gone out already
-            await fetch(world, "GET", "/robots.txt")
+        told = await fetch(world, "GET", "/robots.txt")  # before its head has gone out
+        check_refused(told, 502, refused("the answer is larger than 4999 bytes"))
         await world.upstream.until(lambda server: server.open <= 1)
+
+
+async def test_an_answer_without_a_length_is_cut_off_at_its_bound() -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    sent = head + b"1388\r\n" + b"a" * 5_000 + b"\r\n0\r\n\r\n"
+    async with World(sends(sent), passthrough=PASSTHROUGH, max_response_bytes=4_999, reports_errors=True) as world:
+        with pytest.raises(CutOff):
+            await fetch(world, "GET", "/robots.txt")
+
+
+async def test_the_length_of_what_get_would_bring_is_told_to_who_asks_with_head() -> None:
+    sent = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n"
+    async with World(sends(sent), passthrough=PASSTHROUGH, max_response_bytes=4_999) as world, world.client() as client:
+        await client.send(b"HEAD /robots.txt HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Behaviour: hostile\r\n\r\n")
+        status, headers = await client.head()
+        assert (status, dict(headers)["content-length"]) == (200, "5000")
 
 
 @pytest.mark.parametrize("length", [None, 100])

@@ -1,7 +1,8 @@
 """Judges what an agent answers, and each event of its streams. No I/O.
 
-What passes is written again from what was read, member by member. So whoever reads it reads what was judged: members
-that stand twice, in another spelling, or that A2A 1.0 does not have, are not in it.
+An answer that passes is not forwarded as it came: it is encoded again from the members that were read here. So its
+reader gets exactly what was judged. Members that are repeated, spelled differently, or unknown to A2A 1.0 are not in
+it.
 
 - [frame] An answer is one response of JSON-RPC 2.0 to this request, with a result or an error. An error may have no id.
 - [own-codes] The codes of the decision's refusals (-31099 to -31000) are the gateway's. An agent's error must have
@@ -169,7 +170,7 @@ def only_own(judged: Judged, is_own: Callable[[str], bool], known: int, *, whole
 
 
 def next_page(judged: Judged) -> str | None:
-    """Return the token of the page after one of a list that has no tasks, or None."""
+    """If a page of a task list holds no tasks, return the token of the next page, if any. Otherwise return None."""
     result = judged.result
     return result.next_page_token or None if isinstance(result, shapes.ListResult) and not result.tasks else None
 

@@ -2,7 +2,8 @@
 
 - [binding] A proof covers the method, the skill or the task that it is about, the params in the form of RFC 8785
   without the proof, the scope, the gateway with the agent's name, and the protocol. It is valid for this request alone.
-- [label] A2A has a label of its own. A proof for A2A is never valid for MCP or an HTTP API, and none of theirs for A2A.
+- [label] A proof for A2A signs a label that only A2A has. So it is not valid for MCP or an HTTP API, and theirs are not
+  valid for A2A.
 - [one-proof] A proof is in the header `Ratify-Proof`, or in `params.metadata`, in one spelling. Two that differ are
   an invalid proof. So is text that is not base64url without padding.
 - [skill] A message that names a skill needs the agent's scope and the skill's. One that names none needs those of all

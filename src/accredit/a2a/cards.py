@@ -1,13 +1,13 @@
 """An agent's card as its clients see it behind the gateway. No I/O.
 
-- [read-again] Only what A2A 1.0 has is on it, written again from what was read.
-- [here] It names the gateway's URL and the JSON-RPC interface alone: no other way to the agent, and no tenant.
+- [read-again] It has only members of A2A 1.0: it is encoded again from what was read.
+- [here] Its only interface is JSON-RPC at the gateway's URL, without a tenant.
 - [proof] A security scheme for the proof is added, and every requirement asks for it as well. An extension says what a
-  proof is made for, so that authors of clients find it.
+  proof must be bound to, so that authors of clients find it.
 - [unsigned] Its signatures are left out: they sign what the agent wrote.
 - [skills] Where a proof comes with the request, the skills are those that it covers. A skill without a scope of its own
   needs what a message without a skill needs.
-- [pushes] It says that the agent pushes only if some address for that is configured.
+- [pushes] It declares push notifications only if the configuration names an address for them.
 """
 
 import secrets
@@ -79,8 +79,8 @@ def shown_card(card: shapes.Card, terms: CardTerms, granted: Collection[str] | N
 
 
 class PublicCard:
-    """An agent's public card for those who bring no proof, written once: anybody may ask for it, under any name that
-    the gateway's host has."""
+    """An agent's public card, for requests without a proof. It is encoded only once, as anybody may ask for it. Its URL
+    is put in for each request, since the gateway's host may have several names."""
 
     def __init__(self, card: shapes.Card, terms: CardTerms) -> None:
         """The `url` of `terms` does not matter."""
@@ -98,7 +98,7 @@ def _covers(skill: str, terms: CardTerms, granted: Collection[str]) -> bool:
 
 
 def _with_proof(requirements: "list[shapes.Schemes] | UnsetType") -> "list[shapes.Schemes] | UnsetType":
-    """Return requirements, any of which suffices, each with the proof."""
+    """Add the proof to each of the alternative security requirements."""
     if not requirements:
         return UNSET
     return [replace(each, schemes={**each.schemes, SCHEME: Raw(b"{}")}) for each in requirements]

@@ -63,7 +63,7 @@ def error_told(error: AccreditError) -> ErrorAnswer | None:
 
 
 def unknown_task() -> RequestError:
-    """Return the one answer for what is not the caller's: a task, a context, a tenant."""
+    """Return the error for a task, a context or a tenant that is not the caller's. It is the same for all three."""
     return RequestError(UNKNOWN_TASK, _REASONS[UNKNOWN_TASK][1], status=200, word="unknown_task")
 
 

@@ -7,7 +7,7 @@ In this order, each with the error of JSON-RPC that answers it:
   (-32600). A batch is refused;
 - [method] its method is one of A2A 1.0 (-32601), and the header `A2A-Version` is there once, and names 1.0 (-32009);
 - [members] its params have only the method's members, in the specification's spelling and form, and each once, even if
-  case is ignored (-32602). A part has one content. What RFC 8785 has no form for is refused. A message's own
+  case is ignored (-32602). A part has one content. A value that has no form in RFC 8785 is refused. A message's own
   `metadata`, or a part's, names no skill: an agent could read it there;
 - [tenant] it names no tenant: there are none here (-32001, as for a task that is not the caller's).
 
@@ -80,8 +80,8 @@ class A2aRequest(Struct, frozen=True, kw_only=True):
         return replace(self, form=to_json({**self.plain, "pageToken": token}))
 
     def to_count(self, token: str = "") -> "A2aRequest":
-        """Return the request for a page of the same list that is only counted: as many tasks as a page may have, with
-        as little of each as an agent may tell."""
+        """Return a request for a page of the same list, for counting its tasks: with the largest page size, and as
+        little about each task as possible."""
         little = {"pageToken": token, "pageSize": 100, "historyLength": 0, "includeArtifacts": False}
         return replace(self, form=to_json({**self.plain, **little}))
 

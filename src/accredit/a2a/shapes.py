@@ -7,7 +7,8 @@ members of the specification only, in the spelling that it shows, and nothing in
 (`AgentObject`) is read in the same way. Only what was read is sent on, so members that the specification does not have
 are left out.
 
-`metadata` and other members of free form stay text. They are not read here, except that an object must be one.
+`metadata` and other members of free form stay text. They are not read here; it is only checked that they are objects
+where they must be.
 
 A method that is not in `METHODS` does not exist here. That includes those of A2A 0.3 (`message/send`).
 """
@@ -59,7 +60,7 @@ class AnsweredAuthentication(AgentObject, frozen=True, kw_only=True):
 
 
 class Authentication(AnsweredAuthentication, frozen=True, forbid_unknown_fields=True):
-    """The same in a request."""
+    """`AuthenticationInfo` in a request."""
 
 
 class Part(AgentObject, frozen=True, kw_only=True):

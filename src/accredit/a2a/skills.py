@@ -1,9 +1,10 @@
 """Proposes a scope for each skill on an agent's card, and compares the card with configured skills. No I/O.
 
-- [own-scope] Every message needs `custom:SERVER:ask`, and a message that names a skill needs that skill's own scope
-  besides, `custom:SERVER:SKILL`. No two skills have the same.
+- [own-scope] Every message needs `custom:SERVER:ask`. A message that names a skill also needs that skill's own scope,
+  `custom:SERVER:SKILL`. No two skills have the same.
 - [sensitive] A skill is sensitive if a word of its id or name stands for an action that can't be undone ("send").
-- [left-out] A skill is left out, and so will be refused, if the card has its id twice or no file could hold it.
+- [left-out] A skill is left out, and so will be refused, if its id is on the card twice, can't be written to a file, or
+  is that of a skill of the gateway's own; if its scope is taken; or if the card has too many skills.
 - [one-way] The agent's URL is that of its first interface for JSON-RPC of A2A 1.0. Other interfaces are not used.
 
 Not checked: whether the card says what the agent does; the operator decides.

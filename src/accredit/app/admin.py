@@ -1,12 +1,12 @@
 """The admin listener: `/metrics`, `/healthz` and `/readyz`, for the operator. Runs in the event loop.
 
 It requires no credential. It reveals which tools and routes are called here, how often, and why a part of the gateway
-does not work, with names and paths. Where there are HTTP APIs, a proxy asks here about their requests
-(`gateway.front.authorize`, which says who may ask). Any other request is refused by the first of these rules that it
+does not work, with names and paths. If another proxy serves an HTTP API, it asks here whether it may forward a request
+(`gateway.front.authorize` says which proxies may ask). Any other request is refused by the first of these rules that it
 breaks:
 
 - [bounds] its connections have the same bounds as clients' (`http11`), and there may be only a few. If a proxy asks
-  here, there may be many, and a head may hold a proof;
+  here, there may be many, and a head may be large enough for a proof;
 - [host] `Host` must be an address or a configured name, against DNS rebinding, and other origins are refused: 403;
 - [route] the path is one of the three (404), and the method GET or HEAD (405). Below `/v1/ratify/` Ratify's HTTP
   binding answers, if it is enabled for this listener (`ratify_http`).

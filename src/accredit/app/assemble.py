@@ -54,7 +54,8 @@ def _people(idp: IdpSettings) -> People:
 
 
 class Ports(NamedTuple):
-    """The adapters, each named after its port; None if it is not needed. The caller closes all but the revocations."""
+    """The adapters, each named after the interface (`accredit.ports`) that it implements; None if it is not needed. The
+    caller closes all but the revocations."""
 
     store: "OpenStore | None" = None
     revocations: "RevocationLists | None" = None
@@ -111,7 +112,7 @@ def _deciding(ports: Ports, loaded: Loaded, proofs: ProofSettings | None, ring: 
 
 
 def _with_door(ports: Ports, loaded: Loaded, ring: KeyRing) -> Ports:
-    """Return `ports` with those of the front door."""
+    """Return `ports` with the adapters of the front door added."""
     store = store_of(loaded)
     return ports._replace(
         door=ports.door.sealed_with(ring) if ports.door is not None else store.open_door(ring),

@@ -114,8 +114,8 @@ def next_ports(now: Configured, ports: Ports) -> Ports:
 
 
 def check_change(start: Start, before: ReadFiles) -> ConfigurationChange:
-    """Read the configuration again, and make the checks that one process can make for all. `before` has the current
-    configuration's files. Raises `ConfigurationError`."""
+    """Read the configuration again, and do the checks that one process can do for all processes. `before` has the
+    current configuration's files. Raises `ConfigurationError`."""
     if start.file is None:
         raise ConfigurationError(
             "this gateway was started without a configuration file: there is nothing to read again",

@@ -2,8 +2,8 @@
 in the event loop.
 
 - [head-timeout] A connection has `REQUEST_HEAD_SECONDS` until the next request's head and the first byte of its body
-  have come. They count from the connection's beginning, or from the first byte after a response. If that request's
-  head came before the response, they count from the response.
+  have come. The time counts from the connection's beginning, or from the first byte after a response. If that request's
+  head came before the response, the time counts from the response.
 - [idle-limit] If there are as many connections as allowed (`listener.client_connections`), the one that has been idle
   longest makes room for the next. Idle means: there is no request, or no byte of its body has come. If none is idle,
   the next connection gets a 503.

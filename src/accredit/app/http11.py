@@ -304,8 +304,8 @@ class HttpConnection(ClientConnection):
         raise _Refused
 
     def _send_400(self, message: str) -> None:
-        """Close the connection. If a 400 would be taken for the answer to the current request, send one first
-        ([error-response]): a 431 for a head that is too large even with a proof."""
+        """Close the connection. First answer 400 if the client would take that for the answer to the current request
+        ([error-response]). If a head is too large where heads may hold a proof, the answer is 431 instead."""
         _logger.warning(message)
         last = self._request
         coming = last is None or last.answered or (last.more and not last.started)

@@ -102,7 +102,7 @@ class HttpRequest:
         """How many bytes of the response's body are still to be sent; None if its length was not announced."""
 
     def wake(self) -> None:
-        """Let what waits in `piece` look again."""
+        """Wake the code that waits in `piece`, so that it checks for new bytes."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

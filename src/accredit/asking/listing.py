@@ -1,7 +1,7 @@
 """Lists a server's tools, resources, templates and prompts, in a session of the official SDK.
 
-The list of tools must be complete, as each tool needs a scope. Resources, templates and prompts have a scope for all of
-a kind, so some examples, few enough to read, suffice.
+The list of tools must be complete, as each tool needs a scope. All resources and templates share a scope, and so do all
+prompts, so a few examples of each kind suffice.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -106,8 +106,8 @@ async def _tools(session: ClientSession, *, said: bool) -> tuple[Tool, ...]:
 
 
 async def _some(ask: _Listing, member: str, *, said: bool) -> tuple[Any, ...]:
-    """Return the first pages of a list. It is empty if the server does not declare this kind (`said`), or has none
-    after all."""
+    """Return the first pages of a list. It is empty if the server does not declare this kind (`said` is false), or
+    declares it but has no such method."""
     found: list[Any] = []
     cursor: str | None = None
     for _ in range(MAX_LIST_PAGES if said else 0):

@@ -31,9 +31,9 @@ _OWN = re.compile(r"mcp-.*|accept(-encoding)?|content-.*|last-event-id|host", re
 
 
 class Reach(NamedTuple):
-    """How to reach a server: `headers` without the token's, the bearer `token` ("" for none), and the `timeout`, which
-    is the seconds of silence to wait, or None. `configured` are all headers as `upstream.headers` writes them: a value
-    from the environment is its variable's name."""
+    """How to reach a server: `headers` without the token's, the bearer `token` ("" for none), and the `timeout` (how
+    many seconds the server may be silent), or None. `configured` are all headers as `upstream.headers` writes them: a
+    value from the environment is its variable's name."""
 
     headers: Mapping[str, str] = {}
     token: str = ""

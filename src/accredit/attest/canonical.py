@@ -1,5 +1,5 @@
-"""A decided call, and its parts as they are recorded or kept: params, results, certificates and proofs, in canonical
-JSON (RFC 8785), and its digests. No I/O.
+"""The data of a decided call in the form in which it is recorded or stored: params, results, certificates and proofs in
+canonical JSON (RFC 8785), and their digests. No I/O.
 
 `jsonrpc` has already accepted the text. It is decoded and written again by `accredit.canonical`. If a member is
 repeated, the last one counts, as in most readers. Integers beyond 2^53 are treated as doubles. So two texts have the
@@ -100,8 +100,8 @@ class CallDecision(Struct, frozen=True, kw_only=True):
 
     `policy_digest` identifies the configuration: the SHA-256 of its effective values (`config.digest`). `certificates`
     is the proof's chain, a JSON array, leaf first; its SHA-256 is `authority.chain_sha256`. `proof` is the packed proof
-    (`proofs`). `resume`, 32 bytes, is the key by which another process finds the call, if the call's answer arrives
-    there. It is not in the record.
+    (`KeptProof.packed`). `resume`, 32 bytes, is the key by which another process finds the call, if the call's answer
+    arrives there. It is not in the record.
     """
 
     gateway: str

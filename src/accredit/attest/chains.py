@@ -5,8 +5,9 @@ Each writer (the life of one process) has one chain. In the order of its entries
 - [sequence] A record's sequence is the previous one plus 1, starting at 1. Its `previous` is the SHA-256 of the
   previous record's payload (zeros for the first record).
 - [checkpoint] A checkpoint directly follows the last record that it counts, and its subject is that record's SHA-256.
-- [pruning] A note of pruning is the first entry of its chain, or follows the digests of all records that it covers but
-  the last one. In the second case it holds the SHA-256 of all the digests. Digests occur only before a note.
+- [pruning] A note of pruning is the first entry of its chain, or it follows the digests of the records that it covers,
+  except that of the last one. In the second case it holds the SHA-256 of all these digests, the last one's included.
+  Digests occur only before a note.
 
 Entries of several chains may be interleaved. Signatures are not checked here.
 """

@@ -32,7 +32,7 @@ ML_DSA_65_SUFFIX = "/ml-dsa-65"
 
 class RecordSigner(Struct, frozen=True):
     """A signer that signs records instead of the gateway's key. `sign` may block, and raises `StoreUnavailable`.
-    `check` is the check of this signer's public key (see `RecordKey`)."""
+    `check` verifies this signer's signatures (see `RecordKey`)."""
 
     id: str
     sign: Callable[[bytes], Signature]

@@ -67,9 +67,10 @@ class Call(_Part, frozen=True):
     full.
 
     Version 2 added `definition`, the pinned SHA-256 of the tool's definition; `trace`, the client's trace id; and
-    `server`, the server's name if there are several. Version 3 added `protocol`, for a request that is not MCP's: then
-    `method` is its own, and `target` its route; of A2A, the skill or the task. `client` is the id of the OAuth client
-    by whose login the call came: then the gateway signed for its agent.
+    `server`, the server's name if there are several. Version 3 added `protocol` and `client`. `protocol` is set if the
+    request is not MCP's. Then `method` is the method in that protocol, and `target` is the route of an HTTP API, or the
+    skill or task of an A2A agent. `client` is set if the call came through the login of an OAuth client: it is the
+    client's id, and the gateway has signed the proof with the key of that client's agent.
     """
 
     id: _WriterId
@@ -111,9 +112,9 @@ class RecordedAuthority(_Part, frozen=True):
     the SHA-256 of the chain (the RFC 8785 form of the array of certificates); the scope that the call needed; and
     whether the proof was bound to the call.
 
-    Version 3 added the rest: whether the proof is kept, and the SHA-256 of its text (`proofs`); for a bound proof, its
-    verifier, and the SHA-256 of the request and of the request's params; and those scopes, of all that the call
-    accepts, that the chain grants.
+    Version 3 added the rest: whether the proof is kept, and the SHA-256 of its text (`canonical`); for a bound proof,
+    its verifier, and the SHA-256 of the request and of the request's params; and, of the scopes that the call accepts,
+    those that the chain grants.
     """
 
     principal_id: str

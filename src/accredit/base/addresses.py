@@ -36,8 +36,9 @@ def is_loopback_host(host: str) -> bool:
 
 
 def is_public_address(address: str) -> bool:
-    """Return whether an IP address is one of the public Internet. For IPv6 these are the ones that are given out to
-    networks. Addresses that contain an IPv4 address (6to4, NAT64) are not: they lead to wherever that one does."""
+    """Return whether an IP address is one of the public Internet. For IPv6, these are the global unicast addresses
+    (2000::/3). IPv6 addresses that contain an IPv4 address (6to4, NAT64) don't count as public, as the IPv4 address in
+    them may be private."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -63,7 +64,8 @@ def peer_of(address: str) -> str:
 
 
 def client_address(address: str, forwarded: Sequence[bytes], proxies: Collection[Network]) -> str:
-    """Return the address of a request's client: the last one on the way that is none of the trusted `proxies`.
+    """Return the address of a request's client: the last address on the way that does not belong to a trusted proxy
+    (`proxies`).
 
     `address` is that of the connection, and `forwarded` are the fields `X-Forwarded-For`, to which each proxy has added
     the address from which it got the request. They are read from their end, and only as far as trusted proxies have

@@ -36,8 +36,8 @@ class Budget:
 
 
 class PeerBudget:
-    """A budget of which one peer gets at most one of `shares`. So nobody with one address keeps all others out. Behind
-    a proxy that is not trusted to say who asks, all have its address, and one share."""
+    """A budget in `shares`, of which each peer gets at most one. So nobody with a single address can use up the budget
+    of all others. All clients behind an untrusted proxy have the proxy's address, so they have one share together."""
 
     __slots__ = ("_clock", "_peers", "_share", "_whole")
 

@@ -32,7 +32,7 @@ def is_signed(message: bytes, signature: bytes, key: bytes) -> bool:
 
 
 def public_key(seed: bytes) -> bytes:
-    """Return the public key to a private key's seed. Raises `ValueError` for a seed that has not 32 bytes."""
+    """Return the public key to a private key's seed. Raises `ValueError` for a seed that is not 32 bytes long."""
     return _pair(seed)[0]
 
 

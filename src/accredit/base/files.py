@@ -47,9 +47,8 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def open_locked(path: str | Path, *, waits: bool = False) -> int:
-    """Make a file that is there to be locked, if it is missing, and lock it. Return its descriptor: closing that
-    releases the lock. Raises `BlockingIOError` if another process has the lock, unless this `waits` for it, and
-    `OSError`."""
+    """Lock a lock file, which is created if it is missing. Return its descriptor: closing that releases the lock.
+    Raises `BlockingIOError` if another process has the lock, unless this `waits` for it, and `OSError`."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -34,7 +34,8 @@ def some_of(names: Sequence[str], most: int) -> str:
 
 
 def is_utf8(text: str) -> bool:
-    """Return whether UTF-8 can hold a text, which may be of a file's names: it can't hold lone surrogates."""
+    """Return whether a text can be encoded in UTF-8. Some file names can't be: Python reads invalid bytes in them as
+    lone surrogates."""
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
 

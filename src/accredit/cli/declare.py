@@ -2,7 +2,8 @@
 
 A declaration loads nothing but click, so help and completion are quick. The function is named as `module:function`, and
 is imported when the command runs. It takes each option by its name, and each group of options as one value. With
-`into`, it takes a class of its module that is made of all these. It returns the exit code; None means 0.
+`into`, it takes a single object instead: all these values are passed to `into`, a class in the function's module. It
+returns the exit code; None means 0.
 """
 
 from collections.abc import Iterator, Sequence

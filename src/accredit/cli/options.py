@@ -1,5 +1,5 @@
-"""Options that several commands share, and what completes the values of some. Reads the configuration, which may be
-somebody else's file: so only valid names are offered."""
+"""Options that several commands share, and the shell completion of some options' values. Reads the configuration, which
+may be somebody else's file: so only valid names are offered."""
 
 # ruff: noqa: PLC0415 - what the completion needs is loaded when somebody presses the tab key
 

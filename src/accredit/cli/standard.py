@@ -9,7 +9,8 @@
 `/dev/stdin` and `/dev/stdout` mean the same as `-`. A file that is really called `-` is given by its whole path. The
 file need not exist.
 
-Also here: how a command ends that can't print. If nobody reads its output any more it ends quietly, else with an error.
+Also here: how a command ends if it can't print. It ends quietly if nobody reads its output any more, otherwise with an
+error.
 """
 
 import errno

@@ -1,12 +1,13 @@
-"""Proves each request to an agent behind a gateway (`AccreditedA2A`), as a transport of httpx or httpx2. Its only I/O
-is with a transport and a desk.
+"""Adds a proof to each request to an agent behind a gateway (`AccreditedA2A`), as a transport of httpx or httpx2. Its
+only I/O is with a transport and a desk.
 
-Clients of A2A, the official SDK's among them, send over such a client: a challenge comes in an answer, where none of
-their interceptors sees it. So the transport adds the proofs, and repeats a request that was refused for lack of one.
+A2A clients, such as the official SDK's, send requests with an HTTP client of these libraries. Their interceptors see no
+challenge, since it comes in a response. So the transport adds the proofs, and repeats a request that was refused for
+lack of one.
 
 - [pinned] A proof is made only for the verifier that the caller named: the gateway's id, a slash, and the agent's name.
   An agent that says it is another one gets none.
-- [own-url] Only requests to the agent's URL are proved, and only those that the gateway would read: of A2A 1.0.
+- [own-url] A proof is added only to requests to the agent's URL that the gateway would accept as A2A 1.0.
 - [one-scope] A proof is bound to the agent's scope. If the caller gave none, the first message has no proof, and the
   refusal names the scope. If a later refusal names another scope, no proof is made for that one.
 - [all-scopes] A refusal may name all scopes that a skill needs, once. Then a delegation that covers them all is

@@ -406,8 +406,8 @@ class Asking:
 
 
 def asking_at_desk(presenter: ProofPresenter | None, url: str, hold: float) -> Asking | None:
-    """Return the questions of a program's client at the desk of this user; None if `hold` is 0 seconds. Raises
-    `ConfigurationError` without a presenter."""
+    """Return the `Asking` with which a program's client asks at the desk of this user; None if `hold` is 0 seconds.
+    Raises `ConfigurationError` without a presenter."""
     if hold <= 0:
         return None
     if presenter is None:

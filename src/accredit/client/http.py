@@ -6,7 +6,7 @@ When a connection breaks, the SDK's transport ends, with every request in it. So
   error's data names the address, and what is wrong with its certificate.
 - [broken-body] If a body breaks off, only its own request ends.
 - [needs-token] A 401 or 403 that asks for a token becomes a refusal in the usual words (docs/reference/refusals.md).
-  If its body says that a proof will do, it stays.
+  If its body says that a proof is accepted instead, it is passed on unchanged.
 - [lost-session] If the gateway does not know the session, that becomes `SESSION_LOST`. Gateways say so by 404, older
   servers by 400 and a text.
 - [size] An answer that is too long becomes an error as well, and so does a refusal with too many values. A stream may
@@ -60,9 +60,9 @@ class GatewayHttp(httpx2.AsyncClient):
 
     `timeout` is how many seconds the gateway may be silent during a request. `on_trouble` is called for each message
     that did not reach the gateway, with a line for the log. `on_lost` is called when the session is lost.
-    `has_no_endpoint` says that the last message was refused as by a server without streamable HTTP. `trusted` holds
-    trusted certificates, instead of the system's. With `is_session` every request belongs to a session, whatever its
-    headers say.
+    `has_no_endpoint` says that the last message was refused in the way of a server without streamable HTTP. `trusted`
+    holds trusted certificates, instead of the system's. With `is_session` every request belongs to a session, whatever
+    its headers say.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ def _is_coded(response: httpx2.Response) -> bool:
 
 
 def _error_in(body: bytes) -> dict[str, object]:
-    """Return the `error` of a JSON-RPC error message, or {} if the body is none."""
+    """Return the `error` of a JSON-RPC error message, or {} if the body is not such a message."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):

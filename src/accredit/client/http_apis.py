@@ -218,8 +218,8 @@ def _asked_params(target: str, body: bytes) -> dict[str, Any]:
 
 
 def _may_be_problem(response: httpx2.Response) -> bool:
-    """Return whether a response has the form of a gateway's refusal, and is short enough to be read. A coded one may be
-    of any length, whatever it says."""
+    """Return whether a response has the form of a gateway's refusal, and is short enough to be read. A response with a
+    content or transfer coding does not count: it may be of any length, whatever its header says."""
     is_coded = "content-encoding" in response.headers or "transfer-encoding" in response.headers
     kind, length = response.headers.get("content-type", ""), response.headers.get("content-length", "")
     is_short = length.isascii() and length.isdecimal() and len(length) < 8 and int(length) <= MAX_REFUSAL_BYTES

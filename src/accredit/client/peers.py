@@ -85,8 +85,8 @@ class HostSide:
 
     @asynccontextmanager
     async def serve(self, take: Callable[[SessionMessage], Awaitable[None]]) -> AsyncGenerator[TaskGroup]:
-        """Hand each message of the host to `take`, one after the other. Yield a group for further tasks. At the end
-        nothing more is accepted, `take` may finish with what was, and all tasks are cancelled."""
+        """Hand each message of the host to `take`, one after the other. Yield a group for further tasks. At the end no
+        more messages are accepted, `take` may finish with those that were, and then all tasks are cancelled."""
         taken = anyio.Event()
 
         async def take_all() -> None:

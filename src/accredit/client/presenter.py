@@ -10,10 +10,9 @@
   - No delegation is ever presented for another agent's key.
   - A delegation that names a gateway is presented to that gateway alone.
   - A gateway whose id nobody has named may be any server, and could see all delegations by naming scopes. So it sees
-    only the delegations that name it, and one other: the first that permits more than to prove who the agent is.
-  - Where a person can be asked, a delegation for certain calls is presented for no other call, even if there is no
-    other delegation. But if there is no other, it is presented for requests about tasks: such a call may have made
-    the task.
+    only the delegations that name it, and one other: the first that permits more than proving who the agent is.
+  - Where a person can be asked, a delegation for certain calls is not presented for any other call, even if it is the
+    only delegation. A request about a task is an exception: such a call may have made the task.
 - [exact-call] A proof is bound to the exact call and to the named gateway. Without a gateway no proof is made, unless
   the presenter was made with `binding="none"`: such a proof is valid for any call at any gateway that takes unbound
   proofs.
@@ -44,7 +43,7 @@ from accredit.base.text import date_time, one_line
 from accredit.client.pins import GatewayPin
 from accredit.consent.answers import certain_refusal
 from accredit.consent.asks import Ask
-from accredit.consent.call import CALL, is_for_call, names_other_gateway, this_call_only
+from accredit.consent.call import CALL, is_for_call, named_gateways, this_call_only
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import DelegationFile, SigningKey, load_signing_key, public_path, read_file, write_file
 from accredit.keys.files import MissingFile
@@ -513,19 +512,18 @@ class ProofPresenter:
 def _select_for_gateway(held: tuple[_Held, ...], gateway: str, *, met: bool) -> tuple[_Held, ...]:
     """Return the delegations that a gateway may see ([order]). "" is a gateway whose id is not known."""
     if gateway or met:
-        held = tuple(each for each in held if not _is_elsewhere(each.chain, gateway))
+        held = tuple(each for each in held if all(name == gateway for name in _gateways(each.chain)))
     if not met:
         return held
-    others = [each for each in held if not _is_elsewhere(each.chain, "")]
+    others = [each for each in held if not _gateways(each.chain)]
     useful = (each for each in others if not all(scope.startswith(IDENTITY) for scope in each.granted))
     first = next(useful, next(iter(others), None))
-    return tuple(each for each in held if each is first or _is_elsewhere(each.chain, ""))
+    return tuple(each for each in held if each is first or _gateways(each.chain))
 
 
-def _is_elsewhere(chain: Chain, gateway: str) -> bool:
-    """Return whether a chain is for another gateway alone. If `gateway` is "", return whether the chain names any
-    gateway."""
-    return any(names_other_gateway(cert.constraints, gateway) for cert in chain)
+def _gateways(chain: Chain) -> list[object]:
+    """Return the gateways that a chain names: it is valid at no other."""
+    return [gateway for cert in chain for gateway in named_gateways(cert.constraints)]
 
 
 def _nothing_to_present() -> ConfigurationError:

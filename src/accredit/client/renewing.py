@@ -226,8 +226,8 @@ class RenewingTransport:
     # --- from the host ----------------------------------------------------------------------------------
 
     def _at_once(self, item: SessionMessage) -> SessionMessage | None:
-        """Return the message if the caller is to write it, and wait for that. A cancellation is written in the
-        background ([cancellation]). Raises `ClosedResourceError`."""
+        """Return the message, which the caller then writes. A cancellation is instead written here, in the background
+        ([cancellation]), and None is returned. Raises `ClosedResourceError`."""
         if self._closing:
             raise anyio.ClosedResourceError
         if not isinstance(item.message, JSONRPCNotification) or item.message.method != "notifications/cancelled":

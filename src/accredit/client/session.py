@@ -64,16 +64,17 @@ class AccreditedClient:
     the server has a name in place of a URL, `known_as`: the first id that is claimed under that name is remembered.
 
     Over HTTP `token` is sent in `Authorization`, otherwise in `_meta.token`. `headers` are sent with every HTTP
-    request. `timeout` is how many seconds the server may be silent during one. The same time (by default a minute)
-    bounds the whole of connecting, on any transport, and the whole of listing a page that is given no time of its own.
+    request. `timeout` is how many seconds the server may be silent during one. It is also the limit for connecting as a
+    whole, on any transport, and for listing a page, unless that call has its own `timeout`. The default of these two
+    limits is a minute.
 
     Each handler is `async def handler(context, params)`, where `context` is an `InputContext`, and returns its kind's
     result. Handlers answer in both eras, and a server is told which kinds there are. `mode` is the SDK's: "auto",
     "legacy", or a modern revision.
 
     With `hold`, a person is asked at the desk of this user about a call that is refused (`client.asking`). The call
-    waits for so many seconds, which its own times do not count, and is made once more if the person allows it. Lists
-    then also have the items that no delegation covers, marked. The presenter needs `may_ask`.
+    waits for at most so many seconds, which don't count towards its own timeouts, and is made once more if the person
+    allows it. Lists then also have the items that no delegation covers, marked. The presenter needs `may_ask`.
     """
 
     def __init__(
@@ -197,8 +198,8 @@ class AccreditedClient:
         allow_input_required: bool = False,
         **options: Unpack[RoundsCall],
     ) -> CallToolResult | InputRequiredResult:
-        """Call a tool, and answer the server's requests for input, to its result. With `allow_input_required`, call it
-        only once, and return a request for input to the caller.
+        """Call a tool, answer the server's requests for input, and return the result. With `allow_input_required`, call
+        it only once; a request for input is then returned to the caller.
 
         See `RoundsCall` for the options. Raises `ProofRefused`, `RequestTimeout` and everything under `RoundsError`.
         """

@@ -27,7 +27,7 @@ from accredit.config.oauth import build_oauth
 from accredit.config.pins import build_pins, read_pinned
 from accredit.config.proofs import build_proofs, build_ratify_http, vocabulary_of
 from accredit.config.quotas import build_quotas
-from accredit.config.servers import every_view, view, views
+from accredit.config.servers import every_view, only_server, view, views
 from accredit.config.sources import variable_text
 from accredit.config.store import build_rounds
 from accredit.config.tokens import build_tokens, resource_of
@@ -46,12 +46,13 @@ else:
 def build_settings(
     loaded: Loaded, environ: Mapping[str, str], *, server: str | None = None, workers: int = 1, starting: bool = False
 ) -> GatewaySettings:
-    """Return the settings for the only server, or for the one of several that `server` names. Raises
+    """Return the settings for the only MCP server, or for the one of several that `server` names. Raises
     `ConfigurationError` if they can't work on this machine.
 
     If `starting`, the gateway is about to serve: then a missing identity key is made.
     """
-    one = loaded if server is None else view(loaded, server)
+    named = only_server(loaded) if server is None else server
+    one = loaded if named is None else view(loaded, named)
     shared = _Shared(build_rounds(loaded), vocabulary_of(loaded))
     built = _settings(one, environ, shared, workers=workers, starting=starting)
     return built if one is loaded else _of_whole(built, policy_digest(loaded))

@@ -10,9 +10,9 @@ their origin, as `accredit config show` prints them, without `gateway.host`, `ga
   secret written into the configuration itself is masked; so is the query of a URL;
 - a file or folder in the configuration's own folder is represented by its relative name, so that a copy elsewhere has
   the same digest;
-- `servers`, `quotas` and `proofs.registries` are left out if they are empty, and so are an MCP server's keys that only
-  HTTP APIs use, and every other server's keys that only agents use. So a configuration without them has the same digest
-  as before these keys existed;
+- `servers`, `quotas` and `proofs.registries` are left out if they are empty, and so are keys that the server's kind
+  does not use: those of HTTP APIs for an MCP server, and those of agents for a server that is no agent. So a
+  configuration without them has the same digest as before these keys existed;
 - `oauth` is left out if it is not enabled;
 - `admin` and `telemetry` are left out: they decide nothing.
 
@@ -70,7 +70,8 @@ def _values(loaded: Loaded) -> Iterator[tuple[str, str, object]]:
 
 
 def _with_files(value: object, place: Place, files: Mapping[Place, object]) -> object:
-    """Replace each name of a file, by its place, by what represents the file."""
+    """Return a value in which each file's name is replaced by what represents the file: the entry of `files` for its
+    place."""
     if isinstance(value, list):
         return [_with_files(each, (*place, at), files) for at, each in enumerate(cast("list[object]", value))]
     if isinstance(value, dict):

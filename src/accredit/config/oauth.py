@@ -2,11 +2,12 @@
 
 Checked in this order; each failure is a `ConfigurationError` that names the setting at fault:
 
-- nothing of `[oauth]` is set without `oauth.enabled`: nobody should take the gateway for one that lets hosts in;
+- nothing else in `[oauth]` is set without `oauth.enabled`: otherwise people would believe that the gateway lets hosts
+  in;
 - proofs are required: a token gives no power of its own, but stands for a proof that the gateway makes;
 - there is a public URL, which is no issuer of `[[tokens.issuers]]`, and no endpoint has a path of the front door;
 - the allow-list has no http or private address without `private_documents`;
-- what a client was granted has to be there after a restart: a store that lasts needs a file of keys that seals it;
+- grants must outlive a restart: if the store does, the keys that seal the grants are in a file;
 - there is a configuration file, beside which the key of session tokens is. A gateway that starts makes a missing one;
 - `[oauth.idp]` is there if, and only if, people log in. Its key is an agent's and not the gateway's own. Its delegation
   is a chain to that key, valid now, that may be passed on, and covers the scopes of each group.

@@ -10,7 +10,7 @@ endpoint is at `<gateway.path>/NAME`. So code that expects a configuration of on
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain, product
+from itertools import chain
 
 from msgspec.structs import replace as changed
 
@@ -21,7 +21,7 @@ from accredit.config.schema import Server, Servers, Upstream
 from accredit.config.section import keys
 from accredit.config.values import ServerName, WrongValue, check, check_endpoint
 from accredit.errors import ConfigurationError
-from accredit.gateway.settings import AUTHORIZE_PATH
+from accredit.gateway.settings import AUTHORIZE_PATH, check_apart
 
 
 def check_server_name(name: str, what: str) -> None:
@@ -56,29 +56,14 @@ def every_view(loaded: Loaded) -> list[Loaded]:
             "remove gateway.passthrough",
         )
     found = [_view(loaded, name, server) for name, server in servers.items()]
-    _check_apart(found, loaded)
-    return found
-
-
-def _check_apart(found: list[Loaded], loaded: Loaded) -> None:
-    """Refuse an HTTP API or agent that would get the requests of another server, or those that the gateway itself
-    answers. Raises `ConfigurationError`."""
     config = loaded.config
-    paths = {f"servers.{each.server}": each.config.gateway.path for each in found if _is_served(each)}
-    if config.gateway.merge:
-        paths["gateway"] = config.gateway.path
-    if config.ratify_http.enabled and config.ratify_http.listener == "public":
-        paths["ratify_http"] = AUTHORIZE_PATH.removesuffix("/authorize/")
-    if config.oauth.enabled:
-        paths["oauth"] = "/oauth"
-    below = (each for each in found if each.api is not None and each.api.protocol in _BEHIND)
-    for one, (place, path) in product(below, paths.items()):
-        own = one.config.gateway.path.rstrip("/")
-        if place != f"servers.{one.server}" and f"{path.rstrip('/')}/".startswith(f"{own}/"):
-            raise ConfigurationError(
-                f"servers.{one.server}.path {own} covers {path}, where {place} is served",
-                "give each a path that is not below another's",
-            )
+    paths = [(each.api, f"servers.{each.server}", each.config.gateway.path) for each in found]
+    behind = {place: path for api, place, path in paths if api is not None and api.protocol in _BEHIND}
+    served = {place: path for api, place, path in paths if api is None}
+    served |= {"gateway": config.gateway.path} if config.gateway.merge else {}
+    is_public = config.ratify_http.enabled and config.ratify_http.listener == "public"
+    check_apart(behind, served, ratify_http=is_public, oauth=config.oauth.enabled)
+    return found
 
 
 def _is_served(each: Loaded) -> bool:
@@ -115,6 +100,13 @@ def view(loaded: Loaded, name: str) -> Loaded:
         f"no server is called {name!a}",
         f"name one of {known}" if known else "leave the name out: there is one",
     )
+
+
+def only_server(loaded: Loaded) -> str | None:
+    """Return the name of the one MCP server in `[servers]`, or None if there are none or several. Raises
+    `ConfigurationError`."""
+    found = [each.server for each in every_view(loaded) if each.server and each.api is None]
+    return found[0] if len(found) == 1 else None
 
 
 _BEHIND = ("http", "a2a")

@@ -2,8 +2,8 @@
 
 Checked in this order; each failure is a `ConfigurationError` that names the setting at fault:
 
-- if `tokens.mode` is not set, nor are issuers, `bind_agent` or a tool's `token_scope`: otherwise people would believe
-  that the gateway requires tokens;
+- if `tokens.mode` is not set, then issuers, `bind_agent` and tools' `token_scope` are not set either: otherwise people
+  would believe that the gateway requires tokens;
 - there is at least one issuer, and none twice. Each has its keys from one source. If none is configured, the issuer
   must be a URL, for its metadata, or be asked about each token (introspection). Only one issuer may use introspection;
 - `bind_agent` needs a token and a proof with each call;

@@ -9,7 +9,7 @@ An ask is decoded and checked in these steps. Any bytes at all lead either to an
 - [params] Its `params` are those common to all legs of a call (one leg is one request with its answer):
   - `_meta`, `inputResponses` and `requestState` are not among them;
   - `target` is the target that they name;
-  - no two names in them could be read as one;
+  - no two member names in them could be taken for the same name;
   - they nest at most `MAX_DEPTH` deep, and have at most `MAX_ASKED_PARAMS_BYTES` in the form of RFC 8785.
 - [request] The `params` of a request to an HTTP API are its target, its body and the body's digest. If the body is
   shown, it has this digest. A body that is no text is not shown; only its digest and, by the agent's word, its size.
@@ -261,8 +261,8 @@ class Ask(WireObject, frozen=True, dict=True):
 
     @property
     def content(self) -> list[Any]:
-        """What the call brings, for a look at the names in it: arguments, a message's params, or the query and the body
-        of a request. The API may read a body that is JSON as a form, so names of a form count, too."""
+        """The data of the call, for a search by the names in it: arguments, a message's params, or the query and the
+        body of a request. The API may read a body that is JSON as a form, so names of a form count, too."""
         if self.is_request:
             query = parse_qsl(self.request.target.partition("?")[2], keep_blank_values=True)
             form = parse_qsl(self.request.body, keep_blank_values=True)[1:] if self.request.body else []
@@ -362,8 +362,8 @@ def _sign_bytes(ask: Ask) -> bytes:
 
 
 def _check_exact(number: str) -> float:
-    """Return a number with a fraction or an exponent. Raises `ValueError` if it is shown as another number, and
-    `ArithmeticError` if nobody could compare it."""
+    """Return the value of a JSON number with a fraction or an exponent. Raises `ValueError` if the float differs from
+    the number as written, and `ArithmeticError` if the two can't be compared."""
     value = float(number)
     if Decimal(number) != Decimal(repr(value)):
         raise ValueError("a number with more digits than are shown")

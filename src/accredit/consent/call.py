@@ -119,15 +119,13 @@ def names_definition(constraints: Sequence[Constraint]) -> bool:
     )
 
 
-def names_other_gateway(constraints: Iterable[Constraint], gateway: str) -> bool:
-    """Return whether one of the constraints allows calls only at another gateway. Raises nothing."""
-    return any(
-        isinstance(each, Extension)
-        and each.name == CALL
-        and each.params is not UNSET
-        and each.params.get("gateway") != gateway
+def named_gateways(constraints: Iterable[Constraint]) -> list[object]:
+    """Return what these constraints name as the gateway: calls are allowed at no other. Raises nothing."""
+    return [
+        each.params.get("gateway")
         for each in constraints
-    )
+        if isinstance(each, Extension) and each.name == CALL and each.params is not UNSET
+    ]
 
 
 def named_arguments(constraints: Iterable[Constraint], arguments: object) -> dict[str, str]:

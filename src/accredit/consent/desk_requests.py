@@ -5,7 +5,7 @@ A request is decoded and checked in these steps. Any bytes at all lead either to
 - [members] It is at most `MAX_DESK_REQUEST_BYTES` of strict JSON with the members of `DeskRequest` and no others, each
   within its bound, and has what its `op` needs.
 - [gateway] It names this gateway by its public URL. So no other gateway that got it can use it here.
-- [time] It was made less than `DESK_REQUEST_SECONDS` ago, by both clocks.
+- [time] Its time (by the desk's clock) is at most `DESK_REQUEST_SECONDS` from the gateway's time.
 - [session] A key for a session was certified by the person, for `DESK_SESSION_SECONDS` at most, and is still good. It
   is good for `list` and `fetch` alone: a desk whose key is locked can wait for asks, and answers none.
 - [signature] The person's key, or that of the session, has signed it: `accredit/desk/v1`, NUL, and the RFC 8785 form of
@@ -122,8 +122,8 @@ def check_place(request: DeskRequest, gateway: str, now: int) -> None:
 
 
 def is_likely(request: DeskRequest, person: HybridPublicKey) -> bool:
-    """Return whether the Ed25519 parts of a request's signatures are valid. It takes a third of the time of
-    `check_signed`, and nobody else gets that far."""
+    """Return whether the Ed25519 parts of a request's signatures are valid. This takes a third of the time of
+    `check_signed`, which is called only for requests that pass this check."""
     signed = _signed_parts(request, person)
     return all(is_signed(each.message, each.signature.ed25519, each.key.ed25519) for each in signed)
 

@@ -3,11 +3,11 @@
 - [completeness] Everything that the call's digest covers is shown: method, target, and each value in its params with
   its place (the path to it). Two calls with different digests are never shown as the same text. [invisible] and [marks]
   are for texts that differ but look the same. Of a request to an HTTP API, the path and the body are shown: the body as
-  values if it is JSON that can be read in only one way, else as text. Its digest is shown with values, and if it is no
-  text.
+  values if it is JSON that can be read in only one way, else as text. The body's digest is shown too, unless the body
+  is shown as text.
 - [invisible] Some characters are written as code points, by the rules of `pins.shown`: invisible ones, those that look
-  like another form, and the brackets of such codes. So are blanks at the end of a line. In a place, so are `/`, `[`,
-  and what could pass for the place's end or for a row of its own. Only a line's end begins a new line.
+  like another form, and the brackets of such codes. So are blanks at the end of a line. In a value's place, so are `/`,
+  `[`, and characters that could pass for the place's end or for a row of its own. Only a line's end begins a new line.
 - [folding] A long text, and what comes after many values, is folded. It counts as seen only once it was unfolded.
 - [marks] What a person may overlook is marked:
   - letters of several scripts in one word, and words of one script that look like words of another;

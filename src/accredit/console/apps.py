@@ -5,7 +5,7 @@ by `accredit connect-app`. I/O: the gateway elsewhere, and files in the person's
   an app appear on another person's desk.
 - [one] All these gateways are asked. Codes are short, so a false gateway can make up an app with the code that it is
   asked for. So if two gateways have an app with this code, none is shown.
-- [told] The app's name is its own word, so it is quoted. Hosts are those of the URLs that were checked.
+- [told] The app has chosen its name itself, so the name is quoted. The hosts shown are those of URLs that were checked.
 - [pinned] A signature is valid at any gateway that has the id named in the ask. So that id is pinned to the app's
   endpoint, as `connect` pins it (`client.pins`). An id that the person or their agents on this machine know under
   another URL is refused before anything is signed. Not checked: whether a gateway that is met first has the id that it

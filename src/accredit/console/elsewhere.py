@@ -6,10 +6,11 @@
 - [bounds] An answer must come within `GATEWAY_SECONDS`, and have at most `MAX_GATEWAY_ANSWER_BYTES`. A list is asked
   for once in `GATEWAY_REST_SECONDS` at most, also of a gateway that answers at once.
 - [session] For lists and fetches, a key in this process's memory is certified by the person's, for 12 hours. So a desk
-  that is locked waits for asks, and can answer none.
-- [as-local] An ask that comes this way is taken as those of this machine are: its agent has signed it, and it is for
-  this person. What the gateway says besides is shown as its word, or not at all. A client's ask has to
-  name this gateway's URL. A gateway's id is its own word, too: a person is shown it before they sign for it.
+  whose key is locked can wait for asks, but can't answer them.
+- [as-local] An ask from a gateway elsewhere is accepted under the same conditions as one of this machine: its agent has
+  signed it, and it is for this person. Anything else that the gateway says is shown as the gateway's own claim, or not
+  at all. A client's ask has to name this gateway's URL. A gateway's id is its own claim, too: it is shown to the person
+  before they sign for that gateway.
 
 Each answer is signed by the person's key, even a no. If the key is locked, no answer is sent, and the ask runs out.
 """

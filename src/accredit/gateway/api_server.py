@@ -26,7 +26,8 @@ from accredit.telemetry.operations import Transports
 
 
 class ApiServer:
-    """One HTTP API, or agent. Raises `ConfigurationError` if the settings need a port that was not given."""
+    """One HTTP API, or agent. Raises `ConfigurationError` if the settings need an adapter (`ports`) that was not
+    given."""
 
     metadata_url = ""
     """No metadata is served for tokens."""

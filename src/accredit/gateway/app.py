@@ -34,7 +34,7 @@ from accredit.gateway.oauth_settings import PeopleFor
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
 from accredit.gateway.room import Rooms
 from accredit.gateway.server import Server, Shared
-from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream, StdioUpstream
+from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream, StdioUpstream, check_apart
 from accredit.gateway.turns import current_server
 from accredit.gateway.upstream.http.sending import AccessTokensFor
 from accredit.policy.decision import Policy
@@ -70,15 +70,14 @@ def create_app(
     """Return an ASGI application in front of one upstream, or of several.
 
     `upstream` is a URL, a command (a list of strings), complete settings, or a list of settings. In a list, each has a
-    `server` and a `path` of its own; otherwise they are equal. Some features need a port: if proofs are required,
-    `store` and `revocations` are asked about them; if tokens are accepted, `key_sets` has the issuers' keys; if calls
-    are recorded, `records` is the log; if OAuth clients are let in, `door` remembers them, `asks` holds what their
-    people are asked, and `client_documents` has what clients publish of themselves; `people` makes what asks the
-    identity provider, if people log in.
+    `server` and a `path` of its own; otherwise they are equal. Some features need an adapter (`ports`): `store` and
+    `revocations` if proofs are required; `key_sets`, with the issuers' keys, if tokens are accepted; `records`, the
+    log, if calls are recorded; `door`, `asks` and `client_documents` (clients' metadata documents) if OAuth clients are
+    let in; and `people`, which makes the client of the identity provider, if people log in.
 
-    `tasks` stores the owners of tasks, by default in this process. `access_tokens` makes what fetches the gateway's own
-    tokens for a server, where the settings require such tokens. `on_tools` gets the result of each `tools/list` as the
-    upstream sent it, in steps. If it raises `FrameError`, the upstream's answer counts as invalid. `telemetry`
+    `tasks` stores the owners of tasks, by default in this process. `access_tokens` makes the adapter that fetches the
+    gateway's own tokens for a server, if the settings require them. `on_tools` gets the result of each `tools/list` as
+    the upstream sent it, in steps. If it raises `FrameError`, the upstream's answer counts as invalid. `telemetry`
     measures, if given. When the application ends, it closes all of these except the revocations. Raises
     `ConfigurationError`.
     """
@@ -272,15 +271,16 @@ class Routes:
         )
 
     def serve(self, exchange: Exchange) -> Coroutine[Any, Any, None]:
-        """Return the coroutine that answers one request, whatever carrier brought it.
+        """Return the coroutine that answers one request, from any carrier (a subclass of `Exchange`, such as that for
+        ASGI).
 
         If the answer can't be completed, the carrier must show that by closing the connection.
         """
         return answer(exchange, self._route, self._counters)
 
     def _route(self, exchange: Exchange) -> Coroutine[Any, Any, None]:
-        """Return the coroutine of what serves a path. An `AccreditError` that this call or the coroutine raises becomes
-        the answer."""
+        """Return the coroutine that serves a request, by its path. If this method or the coroutine raises an
+        `AccreditError`, that becomes the answer."""
         path = exchange.head.path
         if path.endswith("/"):
             path = self._without_slash(exchange)
@@ -351,7 +351,8 @@ class Routes:
         return HttpAuthenticator(bearer, sessions_of(settings, live_here=False))
 
     def _front_door(self, before: "FrontDoor | None") -> "FrontDoor | None":
-        """Return where OAuth clients log in, or None if that is not here."""
+        """Return the front door, where OAuth clients log in; None if they are not let in, or log in at another
+        gateway."""
         oauth, shared = self.settings.oauth, self.shared
         documents, revocations = shared.client_documents, shared.revocations
         if oauth is None or shared.door is None or shared.asks is None or documents is None or revocations is None:
@@ -384,7 +385,8 @@ class Routes:
         return FrontDoor(oauth, endpoints, consent, flows, tokens, documents, holding, before)
 
     def _asks_for_desks(self, policies: Sequence[Policy], before: DeskAsks | None) -> DeskAsks | None:
-        """Return where people's desks ask for what waits here, and take back what they have signed, or None."""
+        """Return the handler of people's desks, which fetch the asks that wait here, answer them, and revoke what was
+        signed. Return None if desks are not served."""
         oauth, shared = self.settings.oauth, self.shared
         if oauth is None or shared.asks is None or shared.store is None or not policies:
             return None
@@ -396,21 +398,17 @@ class Routes:
         return DeskAsks(policies[0].roots, oauth.public_url, holding, store, door, before, passes_on=passes_on)
 
     def _check_paths(self) -> None:
-        """Raise `ConfigurationError` unless all servers have names and paths of their own. This is for `create_app`:
-        `config.servers` checks the same of a file, and names the place in it."""
-        prefixes = [each.prefix for each in self.apis.values() if each.prefix]
-        served = [*(f"{path}/".encode() for path in self._endpoints), *prefixes]
-        if any(one is not other and other.startswith(one) for one in prefixes for other in served):
-            raise ConfigurationError(
-                "the path of an HTTP API covers that of another server", "give each a path that is not below another's"
-            )
+        """Raise `ConfigurationError` unless all servers have names and paths of their own."""
         names = {each.name for each in self._servers}
         apart = len(self._servers) == len(names) and len(self.servers) == len(self._endpoints)
-        if apart and (len(self.servers) == 1 or "" not in names):
-            return
-        raise ConfigurationError(
-            "several servers need names and paths of their own", "give each GatewaySettings a server and a path"
-        )
+        if not apart or (len(self.servers) > 1 and "" in names):
+            raise ConfigurationError(
+                "several servers need names and paths of their own", "give each GatewaySettings a server and a path"
+            )
+        behind = {f"servers.{name}": each.settings.path for name, each in self.apis.items() if each.prefix}
+        served = {f"servers.{each.name}" if each.name else "gateway": each.settings.path for each in self.servers}
+        is_public, oauth = self.settings.ratify_http == "public", self.settings.oauth is not None
+        check_apart(behind, served, ratify_http=is_public, oauth=oauth)
 
 
 def _apis(servers: Sequence[GatewaySettings], shared: Shared, before: "Routes | None") -> "dict[str, ApiServer]":

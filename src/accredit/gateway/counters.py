@@ -115,7 +115,8 @@ class Counters:
             self._tell(logging.WARNING, "denial_unrecorded")
 
     def _tell(self, level: int, event: str, **facts: Any) -> None:
-        """Log an event, with how many were left out before it; or leave it out, by the pace."""
+        """Log an event, with the number of events that were left out before it. If the pace does not admit the event,
+        leave it out."""
         if self._pace is not None:
             if not self._pace.admits(time.monotonic()):
                 return

@@ -213,8 +213,8 @@ def of_unjudged(raw: RawHeaders, session: bytes | None) -> RawHeaders:
     """Return the headers of an answer that may be sent before its body was judged. They concern only the transport of a
     stream.
 
-    `session` is the session id of the request. If the answer has another one, it is left out: the client would take it
-    over.
+    `session` is the session id of the request. If the answer has another one, it is left out: otherwise the client
+    would adopt it.
     """
     return [
         (name, value) for name, value in raw if name in _OF_UNJUDGED or (name == SESSION_HEADER and value == session)

@@ -110,7 +110,7 @@ def accepts(value: bytes | None, media_type: bytes) -> bool:
 
 def takes_events(value: bytes | None) -> bool:
     """Return whether an `Accept` header names event streams, and so comes from a client that reads them. MCP's clients
-    do; `*/*` may be of any program."""
+    name them; `*/*` may come from any program."""
     return value is not None and EVENTS_TYPE in value.lower() and accepts(value, EVENTS_TYPE)
 
 

@@ -43,7 +43,7 @@ PeopleFor = Callable[[IdpSettings], "People"]
 class OAuthSettings:
     """How the gateway lets OAuth clients in. `key` signs access tokens. `public_url` is the issuer: an origin, without
     a slash at its end. `gateway_id` is that of the gateway, without a server's name. `clients` is the allow-list; None
-    is anybody."""
+    allows any client."""
 
     public_url: str
     gateway_id: str

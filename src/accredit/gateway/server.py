@@ -75,7 +75,8 @@ class Shared(NamedTuple):
 
 
 class Server:
-    """One server, or the merged one. Raises `ConfigurationError` if the settings need a port that was not given."""
+    """One server, or the merged one. Raises `ConfigurationError` if the settings need an adapter (`ports`) that was not
+    given."""
 
     def __init__(
         self,
@@ -293,7 +294,8 @@ def _meter_of(settings: GatewaySettings, telemetry: Telemetry) -> Meter:
 
 
 def _guests_of(settings: GatewaySettings, shared: Shared) -> Guests | None:
-    """Return what proves the calls of OAuth clients, or None without a front door. Raises `ConfigurationError`."""
+    """Return the part that makes proofs for OAuth clients' calls, or None if no OAuth clients are let in. Raises
+    `ConfigurationError`."""
     if settings.oauth is None:
         return None
     if settings.proofs is None or shared.door is None:
@@ -306,7 +308,7 @@ def _guests_of(settings: GatewaySettings, shared: Shared) -> Guests | None:
 
 
 def _resource_of(settings: GatewaySettings) -> Resource | None:
-    """Return what serves the endpoint's metadata, or None where nobody gets a token for it."""
+    """Return the part that serves the endpoint's OAuth metadata; None if the endpoint accepts no tokens."""
     if settings.tokens is None and settings.oauth is None:
         return None
     return Resource(settings.tokens, settings.path, only=not settings.server, oauth=settings.oauth)

@@ -4,6 +4,7 @@ import hashlib
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -73,7 +74,7 @@ class HttpUpstream:
 
     @property
     def homes(self) -> dict[str, str]:
-        """The names in `replicas`, by names that are unique among the replicas of all servers."""
+        """The names in `replicas`, each under a second name that is unique among the replicas of all servers."""
         return {_replica_name(url): name for name, url in self.replicas.items()}
 
     @property
@@ -262,8 +263,8 @@ def _constant() -> Any:
 class GatewaySettings:
     """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration, for one server.
 
-    Processes that are forked after the settings were made share `rounds`. So they open each other's sealed states and
-    session ids.
+    Processes that are forked after the settings were made share the keys in `rounds`, and so can open each other's
+    sealed states and session ids.
     """
 
     upstream: HttpUpstream | StdioUpstream | MergedUpstream | ApiUpstream
@@ -408,3 +409,16 @@ class GatewaySettings:
         if members:
             return max(each.patience for each in members)
         return CHILD_SILENCE_SECONDS if isinstance(self.upstream, StdioUpstream) else UPSTREAM_SILENCE_SECONDS
+
+
+def check_apart(behind: Mapping[str, str], served: Mapping[str, str], *, ratify_http: bool, oauth: bool) -> None:
+    """Refuse an HTTP API or agent that would get the requests of another server, or those that the gateway itself
+    answers. `behind` and `served` are the paths of these, and of MCP servers, by place. Raises `ConfigurationError`."""
+    own = {"ratify_http": AUTHORIZE_PATH.removesuffix("/authorize/")} if ratify_http else {}
+    own |= {"oauth": "/oauth"} if oauth else {}
+    for (one, prefix), (other, path) in product(behind.items(), {**served, **behind, **own}.items()):
+        if one != other and f"{path.rstrip('/')}/".startswith(f"{prefix.rstrip('/')}/"):
+            raise ConfigurationError(
+                f"{one}.path {prefix.rstrip('/')} covers {path}, where {other} is served",
+                "give each a path that is not below another's",
+            )

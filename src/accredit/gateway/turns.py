@@ -4,10 +4,10 @@
   So forty flooding streams delay others no more than one does. Short work does not wait for a turn.
 - [servers] Servers take turns, so a server whose answers are all long does not delay the long answers of another. Steps
   for one server run in the order in which they were requested. At the merged endpoint each member's work counts as
-  its own. Work for all members counts as one more server's.
+  its own. Work for all members together is treated as the work of one more server.
 - [rest] After a long step, the next one waits for `TURNS_BETWEEN_LONG_STEPS` turns, and for as long as the step took.
-  An ordinary call takes about as many turns (in some it waits for other processes), and would otherwise meet a long
-  step in each. So long work takes half of the loop's time at most.
+  An ordinary call takes about that many turns. Without the pause, it could be delayed by a long step in each of them.
+  So long work takes half of the loop's time at most.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ current_server: ContextVar[str] = ContextVar("accredit_server", default="")
 
 
 class Turns:
-    """The turns of one loop. It does not hold the loop, which could then never be freed (`_known`)."""
+    """The turns of one event loop. It has no reference to the loop, which could then never be freed (`_known`)."""
 
     def __init__(self) -> None:
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}

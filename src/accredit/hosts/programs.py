@@ -1,4 +1,5 @@
-"""Hosts' own programs. A running Claude Desktop would undo an edit, so none is made; Claude Code adds entries itself.
+"""Hosts' own programs. A running Claude Desktop would undo an edit of its file, so the edit is refused. Entries of
+Claude Code are added and removed by its own program, `claude`.
 
 I/O: reads `/proc` (on macOS it asks `ps`), and runs Claude Code's `claude`.
 """

@@ -63,8 +63,8 @@ class Places:
 class Host:
     """A host: its user-wide file, its project file (relative to the project), the member of the file that holds the
     servers (`table`), how long a call may wait for a person (`hold`, in seconds), and further members of an entry
-    (`more`). `places` are the files that one of its versions reads, if they differ and their folders are there; and
-    `variable` is the variable that names the file."""
+    (`more`). `places` returns the files that some versions of the host read instead, if their folders exist. `variable`
+    is the environment variable that names the file."""
 
     name: str
     file: Callable[[Places], Path]

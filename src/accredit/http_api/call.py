@@ -9,8 +9,8 @@ No I/O.
   count as an invalid proof.
 - [path-kept-short] In what is kept of a proof, the SHA-256 of the path and the query replaces both: they may hold data
   that belongs in no record.
-- [constrained] A certificate for exactly this request (`dev.accredit.call` with `params_sha256`) covers the target as
-  it was sent and the body, not the body alone. Where a proxy asks, it covers the target.
+- [constrained] A certificate for exactly this request (`dev.accredit.call` with `params_sha256`) covers both the target
+  as it was sent and the body. Where a proxy asks, the body is not seen, and the certificate covers the target only.
 """
 
 from collections.abc import Sequence

@@ -9,8 +9,8 @@ A value that two readers could read differently is left out, and a constraint on
 - [query] A key has a value only if no other key could be taken for it. A query with `;`, which some readers take for
   `&`, has no values. A value with `+` is left out, since that may mean a blank.
 - [either] A name that is both in the query and in a JSON body has no value: frameworks that merge the two differ in
-  which one counts. Beside a body that may be a form, or JSON that can't be read, a query has no values. Beside a query,
-  a body of more than `MAX_MEMBERS_BESIDE_QUERY` members has none, and neither has the query.
+  which one counts. If the body may be a form, or is unreadable JSON, the query has no values. If there is a query, and
+  the body has more than `MAX_MEMBERS_BESIDE_QUERY` members, neither has values.
 - [numbers] A number in a path or a query is a plain decimal: no exponent, no leading zero, no sign but `-`.
 """
 

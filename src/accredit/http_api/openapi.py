@@ -1,12 +1,12 @@
 """Reads an OpenAPI document (3.0, 3.1): where the API is, and its operations. No I/O.
 
-Nobody vouches for a document, so it can neither cost much nor hide an operation by its form:
+A document may come from anybody. Whatever its form, it must not cost much to read, and must not hide an operation:
 
 - [bounded] It has at most `MAX_OPENAPI_BYTES`, and at most `MAX_ROUTES` operations. Schemas, parameters and whatever
   else is not named here are skipped, not decoded.
 - [local-refs] A path may be a `$ref` to another path, or to one of `components.pathItems`, of the same document, at
   most `MAX_REFS` in a row. A document with any other is refused: nobody knows which operations are behind it.
-- [all-paths] So is one whose paths or operations do not have the form that they should have.
+- [all-paths] A document whose paths or operations do not have the required form is refused, too.
 """
 
 from collections.abc import Iterator, Mapping

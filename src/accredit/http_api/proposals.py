@@ -6,9 +6,9 @@
 - [sensitive] `DELETE` is sensitive, and so is an operation, even a `GET`, whose name says that it can't be undone
   ("send", "refund").
 - [left-out] What a table of routes can't take is left out.
-- [not-another] Requests of an operation without a route must not count as another route (`DELETE /a/{x}:all` as `DELETE
-  /a/{x}`), unless both need the same. A route that they would match is not proposed. If the table already has one, that
-  is reported.
+- [not-another] If an operation gets no route, its requests must not match the route of another operation that needs
+  something else (`DELETE /a/{x}:all` could match `DELETE /a/{x}`). So such a route is not proposed. If the table
+  already has one, that is reported.
 
 Not checked: whether the document says what the API does; the operator decides.
 """
@@ -118,7 +118,8 @@ def _leave_ambiguous(kept: dict[str, Proposal], out: list[tuple[Proposal, str]])
 
 
 def _with_route(operation: Operation, prefix: str) -> tuple[Operation, Route]:
-    """Return an operation with its route. A path that no table takes is read as far as it goes."""
+    """Return an operation with its route. If its path can't be a route of a table, return what can be read of the path,
+    for comparison."""
     text = f"{operation.method} {prefix}{operation.path}"
     try:
         return operation, read_route(text)
@@ -148,7 +149,7 @@ def _proposal(operation: Operation, route: Route, server: str, taken: set[str]) 
 
 
 def irreversible_word(*texts: str) -> str | None:
-    """Return a word of these names by which an operation is taken for one that nobody can take back, or None."""
+    """Return a word in these names which says that an operation can't be undone, or None."""
     words = (word.lower() for text in texts for word in _WORD.findall(text))
     return min(IRREVERSIBLE.intersection(words), default=None)
 
@@ -184,7 +185,7 @@ def _fault(one: Proposal, table: RouteTable) -> str | None:
 
 
 def _could_count(lost: Route, kept: Route) -> bool:
-    """Return whether a request of an operation could count as another route, as the operation has none."""
+    """Return whether a request of the operation `lost`, which gets no route, could match the route `kept`."""
     pairs = [*zip(lost.bare, kept.bare, strict=False)]
     if any(None not in (a, b) and _MIXED not in (a, b) and fold(a or "") != fold(b or "") for a, b in pairs):
         return False

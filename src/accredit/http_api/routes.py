@@ -72,8 +72,8 @@ class _Node:
 
 
 class RouteTable:
-    """The routes of one API. Raises `ValueError` for an ambiguous table ([one-meaning]). Its text completes "KEY
-    ..."."""
+    """The routes of one API. Raises `ValueError` for an ambiguous table ([one-meaning]). Its text continues a sentence
+    that begins with a configuration key."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self.routes: dict[str, Route] = {}
@@ -156,7 +156,7 @@ class RouteTable:
 
 
 def read_route(text: str) -> Route:
-    """Read a route. Raises `ValueError`, whose text completes "KEY ..."."""
+    """Read a route. Raises `ValueError`, whose text continues a sentence that begins with a configuration key."""
     found = _ROUTE.fullmatch(text)
     if found is None or found[1] in _NO_ROUTE:
         raise ValueError('should be a method and a path, such as "POST /messages/{id}/send"')

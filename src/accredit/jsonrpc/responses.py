@@ -17,9 +17,9 @@
 It does not check whether a result has the shape that its method defines.
 
 Most answers are one object of exactly `jsonrpc`, the requested `id`, and a `result` that is an object, in the order and
-with the spaces that the common servers write. If a text begins and ends in that way, the fast parser finds it valid
-with three members, and it is not too deep, it is such an object: `plain_result` confirms it in one pass, without
-splitting it. It never refuses an answer.
+with the spaces that the common servers write. `plain_result` confirms such an object in one pass, without splitting it:
+the text begins and ends in that way, the fast parser finds it valid with three members, and it is not too deep. It
+never refuses an answer.
 
 The kinds of a modern result are from 2026-07-28, basic/index ("ResultType"), and SEP-2663 ("Polymorphic Results",
 "Supported Methods") for tasks. A client that takes a result of an unknown kind for a complete one acts on half an

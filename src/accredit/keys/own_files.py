@@ -3,8 +3,8 @@
 - A folder is the user's own if it and all its parents belong to the user or root, and nobody else may write to them. A
   parent may be like `/tmp`, where users can only remove their own files.
 - A file is the user's own if its folder is, it belongs to the user or root, and nobody else may write to it.
-- Links are followed: their target counts. So does each link on the way: whoever can replace one decides what it leads
-  to. It must be in a folder of the user's own, or be the user's or root's in a folder like `/tmp`.
+- Links are followed, and the target is checked. Each link on the way is checked, too, as whoever can replace it decides
+  where it leads. It must belong to the user or root, and be in a folder of the user's own or in one like `/tmp`.
 - `configurations.json`, in the person's folder, lists their own configurations. `accredit up` enters those that it has
   made, or that the person has agreed to (`up_place`).
 - A group with the user's name and no other members counts as the user, as many systems make such a group for each user.

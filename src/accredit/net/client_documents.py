@@ -10,7 +10,7 @@ Anybody can make the gateway fetch a URL, by naming it as a client's id. So:
   of both is bounded. They are kept apart, so that a flood of invented URLs displaces no good document.
 - [one-fetch] A document is fetched once at a time, for all who wait for it.
 - [rate] Fetches have a budget, and few run at once. So nobody can make the gateway flood a host. One peer gets a small
-  part: who names documents without end, or hosts that answer slowly, keeps nobody else from logging in.
+  part of that, so a peer that names endless documents or slow hosts keeps nobody else from logging in.
 """
 
 import asyncio

@@ -13,9 +13,9 @@ cost more than intended:
 - [response] The status must be 200, without a content coding, and the body at most `max_bytes`, all within one time
   limit.
 - [work] These are bounded: the interim answers before an answer (`MAX_INTERIM_ANSWERS`), the bytes of all its heads
-  (`MAX_FETCHED_HEAD_BYTES`), all of its bytes (the same and twice `max_bytes`), and how many of its reads, and of the
-  pieces of its body, may be short (`MAX_SHORT_PIECES`). Sending them without end costs nothing, each takes work of the
-  thread in which calls are decided, and some URLs are strangers'.
+  (`MAX_FETCHED_HEAD_BYTES`), all of its bytes (`MAX_FETCHED_HEAD_BYTES` and twice `max_bytes`), and how many of its
+  reads, and of the pieces of its body, may be short (`MAX_SHORT_PIECES`). Otherwise a stranger's server could send them
+  without end, at no cost to itself, and occupy the thread in which calls are decided.
 
 The callers check the content of the body.
 """

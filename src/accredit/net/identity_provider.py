@@ -98,7 +98,8 @@ class IdentityProvider:
         return openid.read_person(tokens, self._issuer, self._client_id, keys, now, secret=secret)
 
     async def _look_up(self, kid: str | None = None) -> _Known:
-        """Return the provider's metadata, and keys that have this id among them, if there are any ([remembered])."""
+        """Return the provider's metadata and keys. If the provider has a key with the id `kid`, it is among them
+        ([remembered])."""
         known = self._current()
         if known is None or not known.keys.knows(kid):
             async with self._looking:

@@ -1,5 +1,5 @@
-"""The calls of a drill by one road: those that must be refused, with the expected errors, and those that must pass. No
-I/O of its own.
+"""The calls of a drill over one protocol and era (a `Road`): those that must be refused, with the expected errors, and
+those that must pass. No I/O of its own.
 
 All call the gateway's own tools or routes (`policy.drill`), so a call that gets through does no harm. Tests that a road
 does not allow are left out: sessions and states of an HTTP API, and the body of a request that a proxy asks about.

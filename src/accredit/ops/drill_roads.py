@@ -3,7 +3,7 @@
 - [mcp] A call of a tool, in one era. In the legacy era none is in a session, as only a server could begin one.
 - [http] A request to an HTTP API behind the gateway, for one of the gateway's own routes.
 - [a2a] A message to an agent behind the gateway, for one of the gateway's own skills.
-- [authorize] The question of a proxy whether it may forward such a request, as that proxy asks it.
+- [authorize] A proxy's question whether it may forward such a request, in that proxy's form.
 - [one-connection] Each call has a connection of its own, so that it may reach any worker.
 - [bound] An answer is read up to `MAX_REFUSAL_BYTES`, and within the time of one call.
 """

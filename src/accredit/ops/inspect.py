@@ -88,7 +88,7 @@ def _print(document: DelegationDocument, known: Mapping[str, KeyFile], now: int)
 def _print_chain(
     chain: Sequence[DelegationCert], known: Mapping[str, KeyFile], now: int
 ) -> tuple[dict[str, object], bool]:
-    """Print a chain for people. Return what it says for programs, and whether a signature is bad."""
+    """Print a chain for people. Return it as JSON members, and whether a signature is bad."""
     certificates = [_certificate_members(chain, index) for index in range(len(chain))]
     for index, (cert, members) in enumerate(zip(chain, certificates, strict=True)):
         say("")

@@ -124,8 +124,8 @@ def _reason(error: Exception) -> str:
 
 
 class _Stop:
-    """SIGINT and SIGTERM, as `KeyboardInterrupt`: at once, but deferred between the delivery of entries and the note of
-    the new position. Otherwise the next start would send the same entries again."""
+    """Raises `KeyboardInterrupt` on SIGINT and SIGTERM. It is raised at once, but deferred after entries were
+    delivered, until the new position is noted. Otherwise the next start would send the same entries again."""
 
     def __init__(self) -> None:
         self._is_deferred = self._is_asked = False

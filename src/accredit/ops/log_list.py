@@ -155,7 +155,8 @@ def show_calls(store: LogStore, wanted: Filter, listing: Listing) -> int:
             if chosen is None:
                 return 1
             found = join_newest_first(read_call_records(progress.over(log.newest_first())))
-            rows = [listing.judged(row, log.kept_of) for row in islice(filter(chosen.passes, found), listing.limit)]
+            most = min(listing.limit, sys.maxsize)  # no program counts further
+            rows = [listing.judged(row, log.kept_of) for row in islice(filter(chosen.passes, found), most)]
         if not listing.follow:
             log.release()  # whoever takes what is printed may take long
             _print(rows, listing)

@@ -88,9 +88,14 @@ def endpoint(loaded: "Loaded", server: str | None) -> str:
         raise ConfigurationError("gateway.port is 0: where the gateway will be is not known", "name it with --url")
     if server is not None and server not in servers:
         raise ConfigurationError(f"no server is called {server!a}", f"name one of {', '.join(servers) or 'none'}")
-    if servers and not gateway.merge and server is None:
-        raise ConfigurationError("the gateway has several servers", f"name one: --server {next(iter(servers))}")
     from accredit.config.listen import url_here  # noqa: PLC0415 - as above
+    from accredit.config.servers import only_server, views  # noqa: PLC0415 - as above
+
+    if servers and not gateway.merge and server is None:
+        server = only_server(loaded)
+        if server is None:
+            first = views(loaded)[0].server
+            raise ConfigurationError("the gateway has several servers", f"name one: --server {first}")
 
     return _of_server(url_here(gateway), server)
 

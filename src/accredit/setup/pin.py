@@ -21,7 +21,7 @@ from accredit.asking.server import ask_configured
 from accredit.base.standard import is_for_programs
 from accredit.config.load import load
 from accredit.config.pins import lock_file, lock_name, read_lock_file, stale_pins
-from accredit.config.servers import view
+from accredit.config.servers import only_server, view, views
 from accredit.errors import ConfigurationError, LockError
 from accredit.keys import write_file
 from accredit.pins.compare import Change, changes
@@ -56,8 +56,10 @@ def run_pin(
     if name is not None and name in stale_pins(loaded):
         return drop_pins(Approval(path, name, yes))
     servers = loaded.config.servers.by_name
+    name = only_server(loaded) if name is None else name
     if servers and name is None:
-        raise ConfigurationError("[servers] names several, and pin approves one", f"name one of {', '.join(servers)}")
+        several = ", ".join(each.server for each in views(loaded))
+        raise ConfigurationError("[servers] names several, and pin approves one", f"name one of {several}")
     server = view(loaded, name) if servers and name is not None else loaded
     offer = ask_configured(server, reach)
     configured = frozenset(servers) or frozenset({lock_name(loaded)})

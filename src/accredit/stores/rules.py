@@ -135,6 +135,7 @@ def room_at(marks: Sequence[UseMark], total: int, limit: RateLimit, now: int) ->
 
 def mark(window_s: int, now: int, parts: int = USE_MARKS) -> int:
     """Return the second under which a use at `now` is recorded. A window is divided into `parts`. The second is the end
-    of the part that `now` is in, so that the use counts for at least the whole window."""
+    of the part that `now` is in, so that the use counts for at least the whole window: that many whole seconds, of
+    which the first may be over but for a moment."""
     step = max(1, window_s // parts)
     return -(-now // step) * step

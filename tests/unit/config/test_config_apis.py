@@ -1,6 +1,7 @@
 """HTTP APIs in the configuration: what they have and MCP servers have not, and what is told of what is wrong."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -158,8 +159,12 @@ def test_no_path_of_an_api_covers_another_server_or_what_the_gateway_answers(
 def test_nor_where_an_application_is_made_of_settings(tmp_path: Path) -> None:
     other = HTTP.replace("servers.mail", "servers.other").replace("/api/mail", "/api") + ROUTE.replace("mail", "other")
     each = (build_all_settings(load(write(tmp_path, BASE + text), {}, {}), {}) for text in (HTTP + ROUTE, other))
-    with pytest.raises(ConfigurationError, match="covers that of another server"):
-        create_app([*next(each), *next(each)], store=MemoryStore(), revocations=Known())
+    mail, wide = (*next(each), *next(each))
+    with pytest.raises(ConfigurationError, match=r"servers\.other\.path /api covers /api/mail, where servers\.mail is"):
+        create_app([mail, wide], store=MemoryStore(), revocations=Known())
+    own = replace(mail, path="/v1", ratify_http="public")
+    with pytest.raises(ConfigurationError, match="covers /v1/ratify, where ratify_http is"):
+        create_app([own], store=MemoryStore(), revocations=Known())
 
 
 def test_an_api_needs_proofs_and_a_listener_at_which_its_proxy_asks(tmp_path: Path) -> None:

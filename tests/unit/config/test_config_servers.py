@@ -12,7 +12,7 @@ from accredit.config.build import build_all_settings, build_settings, build_upst
 from accredit.config.digest import policy_digest
 from accredit.config.load import Loaded, Origin, load
 from accredit.config.pins import read_pinned
-from accredit.config.servers import view
+from accredit.config.servers import only_server, view
 from accredit.config.show import list_settings
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import HttpUpstream, StdioUpstream
@@ -195,6 +195,16 @@ def test_what_is_about_one_server_takes_none_of_several(tmp_path: Path) -> None:
         view(whole, "other")
     assert "mail, files-2" in error.value.remedy
     assert isinstance(build_upstream(view(whole, "mail"), ENVIRON), HttpUpstream)
+
+
+def test_the_only_mcp_server_need_not_be_named(tmp_path: Path) -> None:
+    api = '[servers.api]\nprotocol = "http"\nurl = "http://127.0.0.1:2"\npath = "/api"\n'
+    routes = '[servers.api.routes."GET /a"]\nscope = "email:read"\n'
+    mail = '[servers.mail]\nurl = "http://127.0.0.1:1/mcp"\n'
+    assert build_settings(loaded(tmp_path, mail + api + routes), {}).server == "mail"
+    assert only_server(loaded(tmp_path, mail)) == "mail"
+    assert only_server(loaded(tmp_path, TWO)) is None
+    assert only_server(loaded(tmp_path, '[upstream]\nurl = "http://127.0.0.1:1/mcp"\n')) is None
 
 
 def test_names_of_servers_do_not_come_from_the_environment(tmp_path: Path) -> None:

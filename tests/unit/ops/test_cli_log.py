@@ -58,6 +58,7 @@ def test_calls_are_listed_newest_first(run: Run, folder: Folder) -> None:
         (("--agent", AGENT.id, "--limit", "1"), ["other"]),
         (("--agent", "ab" * 16), []),
         (("--principal", HUMAN.id, "-n", "2"), ["other", "cut_off"]),
+        (("-n", "9" * 20), ["other", "cut_off", "denied", "done"]),
         (("--after", "2027-01-15T08:00:02Z"), ["other", "cut_off"]),
         (("--before", "2027-01-15T09:00:01+01:00"), ["done"]),
         (("--after", "1s"), []),

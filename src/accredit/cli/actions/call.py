@@ -1,7 +1,7 @@
 """What `accredit call` runs: finds the tool, types the arguments, calls, and prints. I/O: stdin, stdout, stderr.
 
 What a tool says goes to stdout. It is escaped, so that it can't steer a terminal that it reaches, directly or through a
-pipe; `--json` has each character of it. Errors go to stderr in two lines.
+pipe; `--json` keeps every character. Errors go to stderr in two lines.
 """
 
 import asyncio
@@ -125,7 +125,7 @@ async def _call_tool(request: CallOptions, given: dict[str, object]) -> CallTool
 
 
 def _tell_unasked(tool: Tool, presenter: ProofPresenter | None) -> None:
-    """Tell the user if a call was made that the endpoint asked no proof for."""
+    """Tell the user if the endpoint executed the call without asking for a proof."""
     if (tool.meta or {}).get(OBSERVED) is True:
         tell('note: the gateway only observes (proofs.mode = "observe"): it asked for no proof, and records the call')
     elif presenter is None or not presenter.calls_proved:

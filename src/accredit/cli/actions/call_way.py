@@ -1,4 +1,4 @@
-"""Reaches a server for one call: at an endpoint, or through a configuration's own gate in this process.
+"""Reaches a server for one call: at an endpoint, or through a gateway that runs in this process with a configuration.
 
 I/O: HTTP. With a configuration, also what it names: a child, the store, the log.
 """
@@ -62,8 +62,9 @@ async def at_url(
 async def at_gate(
     config: Path, server: str | None, agent: Agent | None, reach: Reach
 ) -> AsyncGenerator[tuple[AccreditedClient, ProofPresenter | None]]:
-    """Open the gate that a configuration describes, and a client of it. If there are several servers, it is the gate of
-    `server`; if they are merged and none is named, that of all. Raises `ConfigurationError`."""
+    """Run the gateway that a configuration describes in this process, and open a client of it. If there are several
+    servers, the client is for `server`. If the servers are merged and `server` is None, it is for the merged endpoint.
+    Raises `ConfigurationError`."""
     loaded = load(config, os.environ, {})
     if loaded.config.gateway.merge and server is None:
         every = build_all_settings(loaded, os.environ)
@@ -126,7 +127,8 @@ def _presenter(agent: Agent | None) -> ProofPresenter | None:
 
 
 def _as_it_is(item: dict[str, object]) -> dict[str, object]:
-    """Keep tools that no delegation covers, so that the gateway itself says why a call is refused."""
+    """Return a list's item as it is, although no delegation covers it: then the call is made, and the gateway says why
+    it is refused."""
     return item
 
 

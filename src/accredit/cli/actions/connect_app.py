@@ -1,8 +1,9 @@
 """Implements `accredit connect-app`: lets in an app that speaks only OAuth, by the code that its page shows.
 
-- The ask is fetched from the gateways that --at or desk.toml names, signed with the person's key: so it takes the
-  passphrase first. A gateway that has no such code tells nobody anything.
-- What is shown, signed and kept is as on the desk's page (`console.apps`).
+- The ask is fetched from the gateways that --at or desk.toml names, by a request that the person's key signs. So the
+  passphrase is needed first. A gateway without an ask for this code gives everybody the same answer, which reveals
+  nothing.
+- It shows, signs and keeps the same things as the desk's page (`console.apps`).
 - The gateway's id is pinned to the app's endpoint, as `connect` pins it (`client.pins`), here and for that page. An
   id that the person or their agents on this machine know under another URL is refused, unless --gateway-id names it.
 - The default is no. A no is sent, too: the page then ends.

@@ -165,7 +165,7 @@ pin = Command(
             "name",
             metavar="NAME",
             shell_complete=server_names,
-            help="One of [servers]; else that of [upstream], `upstream`.",
+            help="One of [servers] (the only one is meant without it); else that of [upstream], `upstream`.",
         ),
         CONFIG_FILE,
         flag("--yes", help="Approve without being asked."),

@@ -4,13 +4,13 @@ ports; logs.
 Each request passes `admit`, once it was read (`a2a.requests`). It takes the steps of `call_gate`, and four more before
 the record:
 
-- [push] A push configuration names an address that is configured. Without any address, no method about push
-  configurations is there.
-- [room] There is room to remember one more task of the caller's, and one more conversation. Else the agent would act,
-  and nobody could ask about it.
-- [context] A conversation belongs to the caller to whom the agent gave it. Any other is refused as an unknown task is:
-  the agent may still know one that is no longer remembered here. Only with `client_contexts` an unknown conversation
-  becomes the caller's, before anything is forwarded.
+- [push] A push configuration names an address that is configured. If no address is configured, all methods about push
+  configurations are refused.
+- [room] There is room to remember one more task of the caller's, and one more conversation. Otherwise the agent would
+  act, and no client could ask about the task.
+- [context] A conversation belongs to the caller to whom the agent gave it. Any other conversation is refused like an
+  unknown task, even one that the gateway has forgotten: the agent may still know it. But with `client_contexts`, an
+  unknown conversation becomes the caller's before anything is forwarded.
 - [skills] Once a message has continued a task, the task also needs the scopes of that message. A token that denies one
   of the task's skills can neither continue nor change the task.
 
@@ -21,7 +21,7 @@ What an agent answers passes `settle` before its client sees any of it:
 - [known-id] An answer with another caller's task or conversation is invalid.
 
 Both are remembered for a day (`TASK_SECONDS`), and for a week from each message that names them (`USED_TASK_SECONDS`).
-After that they are unknown. Where proofs are only observed, an answer is refused for none of this.
+After that they are unknown. Where proofs are only observed, none of these rules refuses an answer.
 """
 
 from collections.abc import Sequence
@@ -53,11 +53,10 @@ fails is one that another message has won."""
 
 
 class A2aGate(CallGate):
-    """One per agent."""
+    """The gate of one agent."""
 
     async def admit(self, asked: A2aRequest, proofs: Sequence[bytes], credentials: RawHeaders, call: Call) -> AgentCall:
-        """Take a request through all steps. What is found out about it is stored in its call. Raises what refuses
-        it."""
+        """Take a request through all steps. Store the results in its call. Raises the error that refuses it."""
         began = perf_counter()
         guarded = call_of(asked, proofs)
         error: BaseException | None = None
@@ -104,7 +103,7 @@ class A2aGate(CallGate):
         call.remembered = (judged.task, judged.context)
 
     async def only_own(self, call: Call, judged: Judged, *, whole: bool) -> Judged:
-        """Return a list of tasks with the caller's alone. Raises `ProofRefused`."""
+        """Return a list of tasks without those of other callers. Raises `ProofRefused`."""
         if self.policy.observes or call.guarded is None:
             return judged
         place = self.place
@@ -116,7 +115,8 @@ class A2aGate(CallGate):
         return only_own(judged, lambda id: place.key(id) in own, len(own), whole=whole)
 
     async def _refusal_besides(self, guarded: AgentCall, call: Call) -> AccreditError | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return why an allowed request is refused all the same ([push] to [skills])."""
+        """Return the error for a request that `policy.decide` allows, but that breaks a rule from [push] to [skills];
+        else None."""
         pushes = METHODS[guarded.method].pushes or guarded.push_url is not None
         allowed = self._agent.push_urls
         if pushes and (not allowed or guarded.push_url not in (None, *allowed)):
@@ -141,7 +141,8 @@ class A2aGate(CallGate):
         return None
 
     async def _check_room(self, guarded: AgentCall, call: Call) -> None:
-        """Check that what a message may begin can be remembered ([room]). Raises `StoreUnavailable`."""
+        """Check that there is room for the task and the conversation that a message may begin ([room]). Raises
+        `StoreUnavailable`."""
         if not guarded.sends or guarded.continued:
             return
         for place in (self.place, *(() if guarded.context else (self._contexts,))):
@@ -197,7 +198,8 @@ class A2aGate(CallGate):
             await self._remembered.renew(key, kept, kept, keep_until=now + USED_TASK_SECONDS, now=now)
 
     def _skills_of(self, named: str) -> tuple[str, ...]:
-        """Return the skills that a token must not deny: a message that names none may be for any that has a scope."""
+        """Return the skills that a token must not deny: the one that a message names. If it names none, return all that
+        have a scope, as the message may be for any of these."""
         return (named,) if named else tuple(filter(None, self.policy.catalog.routes)) or ("",)
 
     @property

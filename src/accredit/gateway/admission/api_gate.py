@@ -3,11 +3,12 @@
 Each request goes through `admit`. It is refused at the first step whose condition it does not meet:
 
 - [target] Its target has the only spelling that is accepted (`http_api.targets`), and can't be mistaken for another
-  route (400). The gateway's own routes come first (`policy.drill`).
+  route (400). The gateway's own routes are matched before the API's (`policy.drill`).
 - [override] No header, no key of the query, no field of a form and no member of a JSON body tells the API to use
-  another method (400): frameworks read `_method`, and the names of the headers, in all of these places. A form or JSON
-  in which a more lenient reader could find such a name is refused, too (400). So is a body that can't be searched: it
-  has a content coding (415), or more than `objects.MAX_MEMBERS` members (413). Where a proxy asks, no body is seen.
+  another method (400). Frameworks look in all of these places for `_method`, and for the names of the override headers.
+  A form or JSON in which a more lenient reader could find such a name is refused, too (400). So is a body that can't be
+  searched: it has a content coding (415), or more than `objects.MAX_MEMBERS` members (413). Where a proxy asks, no body
+  is seen.
 - Then come the steps of `call_gate`: its token, the decision, the record.
 """
 
@@ -99,7 +100,7 @@ class ApiRequest(Struct, frozen=True):
 
 
 class ApiGate(CallGate):
-    """One per API."""
+    """The gate of one API."""
 
     async def admit(self, asked: ApiRequest, call: Call) -> HttpCall:
         """Take a request through all steps, and store what they find in its call. Raises the error that refuses it."""
@@ -148,7 +149,7 @@ def _is_json(asked: ApiRequest) -> bool:
 
 
 def _may_have_fields(asked: ApiRequest) -> bool:
-    """Return whether a framework may find fields in a body: it is declared as a form or JSON, or as nothing."""
+    """Return whether a framework may find fields in a body: its content type is a form's or JSON's, or is missing."""
     declared = b"".join(asked.values(b"content-type"))
     return not declared or _STRUCTURED.search(declared) is not None
 
@@ -203,9 +204,9 @@ def _names_method(form: bytes) -> Steps[bool]:
 
 
 def _names_method_in_part(body: bytes, declared: bytes) -> Steps[bool]:
-    """Return whether the head of a form's part has such a name, or is too long to be looked at. The head is all that
-    stands between a delimiter and the next empty line. Raises `RequestError` for a boundary that readers may read in
-    two ways."""
+    """Return whether the headers of a part in a multipart form contain such a name (`_IN_PART`), or are too long to be
+    searched. They are all that stands between a delimiter and the next empty line. Raises `RequestError` for a boundary
+    that readers may read in two ways."""
     if b"multipart" not in declared.lower():
         return False
     boundary = _BOUNDARY.search(declared)
@@ -229,9 +230,10 @@ def _names_method_in_part(body: bytes, declared: bytes) -> Steps[bool]:
 
 
 def _members(body: bytes, declared: bytes) -> Iterable[str]:
-    """Return the names of a JSON body's members, if one of them could name a method. The body's type makes no
-    difference: some frameworks take any type for JSON whose name ends so. Raises `RequestError` for JSON, as declared,
-    that other readers may be able to read: with NaN, comments or a byte order mark, or in UTF-16."""
+    """Return the names of a JSON body's members, or none if no name of another method can be in it. This is done
+    whatever the declared type, since frameworks differ in which types they read as JSON. Raises `RequestError` for a
+    body that is declared as JSON, but that only more lenient readers can read: with NaN, comments or a byte order mark,
+    or in UTF-16."""
     is_json = _JSON.search(declared.partition(b";")[0]) is not None  # not by a parameter: such readers are strict
     if is_json and b"\0" in body:
         raise unclear("its body is no JSON in UTF-8, so it may name another method")

@@ -89,8 +89,8 @@ class Bearer:
             self._authorizer.require(token)
 
     def check_tool(self, tool: str, token: VerifiedToken | None) -> None:
-        """Check whether the token allows a tool ([rights]), also one whose task is to be changed. Raises what
-        `TokenAuthorizer.check_tool` raises."""
+        """Check whether the token allows a tool ([rights]): one that is called, or one whose task is to be changed.
+        Raises what `TokenAuthorizer.check_tool` raises."""
         if self._authorizer is not None and not isinstance(token, Guest):
             self._authorizer.check_tool(tool, token)
 

@@ -101,8 +101,8 @@ class CallGate:
         targets: Sequence[str],
         form: bytes | None = None,
     ) -> None:
-        """Take a call through [token], [decision] and [record]. `targets` are what its token must not deny.
-        `form` is what a record of full arguments holds. Raises what refuses it."""
+        """Take a call through [token], [decision] and [record]. Its token must deny none of `targets`. `form` is
+        recorded as the arguments where records are full. Raises the error that refuses the call."""
         params = RecordedParams(guarded.digest.hex(), form if self._full else None)
         about = About(guarded.method, guarded.target, params, 0, None, self._ids.draw(), self._api.protocol)
         try:
@@ -125,7 +125,7 @@ class CallGate:
             self.counters.refused(call.observed, method=guarded.target, observed=True)
 
     async def _refusal_besides(self, guarded: GuardedCall, call: Call) -> AccreditError | None:
-        """Return why a call that was allowed is refused all the same."""
+        """Return the error for a call that `policy.decide` allows, but that breaks another rule; else None."""
         return None
 
     async def _check_token(self, credentials: RawHeaders, call: Call, targets: Sequence[str]) -> None:
@@ -181,7 +181,7 @@ class CallGate:
             self.counters.unrecorded(logged=True)
 
     async def _record_stranger(self, about: About, call: Call, error: AccreditError) -> None:
-        """Record a request that is refused for its token, as far as strangers may fill the log."""
+        """Record a request that is refused for its token, within the budget that anonymous callers have in the log."""
         if self._recorder is None:
             return
         if not self._strangers.take():
@@ -190,7 +190,7 @@ class CallGate:
         await self._strangers.record(self.counters, partial(self._recorder.begin_about, about, Call(), error))
 
     def _measure(self, method: str, target: str | None, error: BaseException | None, began: float) -> None:
-        """Note how long it took to admit a request. `target` is None for what nobody has named."""
+        """Note how long it took to admit a request. `target` is None if no configured route or skill matches."""
         if self._meter is not None:
             labels = (method, target) if target is not None else (OTHER, "")
             self._meter.served.observe((labels, "" if error is None else error_of(error)), perf_counter() - began)

@@ -10,8 +10,8 @@ Every message of a client goes through `admit`, on every transport:
   pinned, each call of a tool is checked against them, whoever the caller is (`pinned_tools`);
 - [state] a `requestState` that the client returns is opened (`request_state`). If it does not open, the request is
   refused;
-- [own-tools] a call of one of the gateway's own tools is answered here (`policy.drill`). From any other call,
-  credentials are removed, and who authorized it is put in (`policy.passing`);
+- [own-tools] a call of one of the gateway's own tools is answered here (`policy.drill`). In any other call, credentials
+  are removed, and the caller's authority is added (`policy.passing`);
 - [edits] answers are edited: a list is filtered (`list_edits`), and the state in a request for input is sealed
   (`request_state`). An answer that announces a task is held back until the task's owner is stored (`tasks`).
 
@@ -20,8 +20,8 @@ happens to the call (`recorder`).
 
 Messages of a batch are decided one by one. Where proofs are only observed, [decision] refuses no call for its proof,
 and [known-method] only logs what it would refuse. Everything else is as with proofs off: a call can still be refused
-for lack of a token, and a client's own statements about its authorization are still removed. The sender is already
-known: each message comes with its `Call`.
+for lack of a token, and a client's own statements about its authorization are still removed. Who sent a message is
+known before `admit`, and is in its `Call`.
 """
 
 import logging
@@ -64,8 +64,7 @@ from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.limits import SHORT_MESSAGE_BYTES
 from accredit.policy import refusals
-from accredit.policy.drill import DRILLS
-from accredit.policy.drill_answers import drill_answer
+from accredit.policy.drill import DRILLS, drill_answer
 from accredit.policy.guarded_call import GUARDED, LISTS, GuardedCall, looks_guarded
 from accredit.policy.lists import KINDS
 from accredit.policy.merging import member_of_name
@@ -82,7 +81,7 @@ _REFUSALS = (ProofRefused, TokenError, KeysUnavailable, RequestError)
 
 
 class _InForce:
-    """Points to the gate of a server that is in force. Gates before and after a reload share it."""
+    """Points to a server's current gate. The gates from before and after a reload share it."""
 
     def __init__(self, gate: "Gate") -> None:
         self.gate = gate
@@ -176,8 +175,8 @@ class Gate:
         self._in_force.gate = self
 
     def _looks_as(self, settings: GatewaySettings) -> PinnedTools | None:
-        """Return the check of the server's definitions, with what it has learned; or None, if these settings have other
-        pins, or tell the server in another way who calls."""
+        """Return this gate's check of definitions, with what it has learned, for use with new `settings`. Return None
+        if these have other pins, or another `identity`."""
         same = self._pinned is not None and self._pinned.pins == settings.pins and self._identity == settings.identity
         return self._pinned if same else None
 
@@ -252,7 +251,8 @@ class Gate:
         self._counters.refused(error, method=excerpt(request.method), observed=True)
 
     async def _no_request(self, message: Notification | Response, call: Call) -> Frame | None:
-        """Return what is forwarded of a message that is not answered. Raises `RequestError`."""
+        """Return a notification or response in the form in which it is forwarded, or None to drop it. Raises
+        `RequestError`."""
         if await self._judge.settles(message, call):
             return None
         return self._notification(message, call) if isinstance(message, Notification) else message
@@ -270,8 +270,8 @@ class Gate:
         return for_upstream(notification, judged=self._judge.of_proofs)
 
     async def _admit_each(self, batch: Batch, call: Call) -> None:
-        """Decide each message of a batch, and store in the batch's call what follows for the whole. Raises nothing that
-        concerns one message."""
+        """Decide each message of a batch, and store the results for the whole batch in its call. An error that concerns
+        one message is not raised, but becomes its response."""
         kept: list[Frame] = []
         for frame, one in zip(batch.frames, call.each(), strict=True):
             one.way = call.way
@@ -347,7 +347,8 @@ class Gate:
         )
 
     async def _authorize(self, request: Request, call: Call) -> Request:
-        """Judge a request ([decision] to [edits]). Return it as it is forwarded. Raises what refuses it."""
+        """Judge a request ([decision] to [edits]). Return it in the form in which it is forwarded. Raises the error
+        that refuses it."""
         is_long = request.size > SHORT_MESSAGE_BYTES
         if is_long:
             await next_turn()
@@ -365,7 +366,8 @@ class Gate:
     def _check_own_tools(self, request: Request) -> None:
         """Refuse a call of one of the gateway's own tools if there is no such tool here. Raises `ProofRefused`.
 
-        There are none where no proofs are judged. Nor are there any under the name of one of several servers.
+        The gateway has such tools only where proofs are judged. At a merged endpoint they don't exist under the name of
+        a member.
         """
         if not self._is_own_tool(request):
             return

@@ -4,10 +4,12 @@ person's desk.
 A host that speaks only OAuth has no helper of ours beside it, so nobody would be asked. Here the gateway asks, with the
 agent's key, the person whose login it is (`gateway.holding`).
 
-- [askable] A call is asked about if another delegation would help (`refusals`), and it is for a person at a desk.
-- [held] The call waits for the answer for `oauth.hold_seconds`, and of one agent only `MAX_HELD_CALLS` at once. In the
-  legacy era its answer begins meanwhile (`held_answer`). In the modern era, if the host can show people a page, it gets
-  the page's address at once instead, and waits when it comes back.
+- [askable] A person is asked about a call if another delegation would allow it (`refusals`), and if a person at a desk
+  may decide that.
+- [held] The call waits up to `oauth.hold_seconds` for the person's answer. At most `MAX_HELD_CALLS` calls of one agent
+  wait at once. In the legacy era the response is already begun while the call waits (`held_answer`). In the modern era,
+  a host that can show people a page gets the page's address at once. When the host repeats the call, the repeated call
+  waits.
 - [yes] An answer is used once: the chain that it brings is kept with the grant, and the call is decided anew. The chain
   is verified as any other is. A yes to another call, or for another key, allows nothing.
 - [no] The client is told of a no. The same call is refused until the ask ends, even if the host cancels it.
@@ -96,10 +98,12 @@ class GuestAsks:
         wait: bool,
         answer: HeldAnswer | None = None,
     ) -> WaitingCall | None:
-        """Ask about a refused call, and wait for the answer if told to. Meanwhile the client's `answer` begins, if it
-        can. Return None if the call may be decided anew, as somebody has allowed it.
+        """Ask a person about a refused call, and `wait` for them if told to. Meanwhile the response to the client
+        (`answer`) is begun, if possible. Return None if somebody has allowed the call, so that it can be decided anew;
+        else the waiting call.
 
-        Raises `StoreUnavailable`, and the refusal; if somebody said no, with another text.
+        Raises `StoreUnavailable`. Raises the refusal if asking would not help. If nobody can be asked now, or somebody
+        said no, raises it with a text that says so.
         """
         if not is_askable(refusal) or call.about_tasks:
             raise refusal
@@ -127,8 +131,8 @@ class GuestAsks:
         return None
 
     async def settles(self, message: Notification | Response, agent: str, session: str) -> bool:
-        """Handle what a client says about a call that waits for a person, or about the request to show a page: it goes
-        no further. Return False for any other message."""
+        """Handle a client's cancellation of a call that waits for a person, or its response to the request to show a
+        page. Such a message is not forwarded. Return False for any other."""
         if isinstance(message, Notification):
             return message.method == CANCELLED and await self._cancel(agent, session, member_id(message, "requestId"))
         asked = self._holding.of_question(message.id, agent, session) if isinstance(message.id, str) else None
@@ -156,8 +160,8 @@ class GuestAsks:
         return True
 
     async def _wait(self, held: OpenAsk, waits: WaitingCall, answer: HeldAnswer | None, agent: str) -> OpenAsk | None:
-        """Wait for a person's answer (`HeldAsks.wait`). If the client disconnects or cancels its call, nobody has
-        answered it. Raises `StoreUnavailable`."""
+        """Wait for a person's answer (`HeldAsks.wait`). If the client disconnects or cancels its call, return the ask
+        without an answer. Raises `StoreUnavailable`."""
         whole, key = self._settings.hold_seconds, held.row.key
         if answer is None or not whole:
             return await self._holding.wait(key, whole)

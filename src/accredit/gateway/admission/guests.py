@@ -5,8 +5,9 @@ A token of the front door gives no power of its own. It names a login. The login
 keeps, to which people signed delegations. With it the gateway proves each request that needs a decision, which is then
 decided like any other.
 
-- [login] The token is valid (`oauth.access_tokens`), for this endpoint and for a client that is let in, and its login
-  stands: each request asks the store. The grant belongs to the client and person that the token names.
+- [login] The token is valid (`oauth.access_tokens`), and for this endpoint. The configuration lets its client in. Its
+  login has not ended: the store is asked at each request. The grant belongs to the client and person that the token
+  names.
 - [groups] Where people log in at an identity provider, their groups were read in the last `recheck_hours`. A grant
   becomes invalid if the configuration changes to another kind of consent or another provider.
 - [agent] A chain of certificates that the store holds is used only if it is for the grant's key. That it is valid, and
@@ -88,7 +89,7 @@ class Chain(NamedTuple):
 
 
 class Agent:
-    """The agent of one grant: its key, and its delegation that stands, if it has one."""
+    """The agent of one grant: its key, and its standing delegation, if it has one."""
 
     def __init__(self, grant: Grant) -> None:
         self.signer = HybridPrivateKey(grant.seeds[:SEED_BYTES], grant.seeds[SEED_BYTES:])
@@ -196,11 +197,12 @@ class Guests:
         wait: bool = True,
         answer: HeldAnswer | None = None,
     ) -> tuple[Decision, WaitingCall | None]:
-        """Decide a call of a guest: prove it ([agent] to [other-proof]), and have it decided. `id` is the call's in its
-        record. If a person has to be asked, `wait` for what they say, while the client's `answer` begins, if it can. If
-        they have not answered yet, also return the waiting call.
+        """Make a proof for a guest's call ([agent] to [other-proof]), and have the call decided. `id` is the call's id
+        in its record. With `wait`, if a person has to be asked, wait for their answer. Meanwhile the response to the
+        client (`answer`) is begun, if possible. If the person has not answered yet, also return the waiting call.
 
-        Raises `FrameError` for a call without a digest, `InsufficientScope` by [standing], and `StoreUnavailable`.
+        Raises `FrameError` for a call without a digest, `InsufficientScope` if the client can ask for the missing scope
+        ([standing]), and `StoreUnavailable`.
         """
         if call.proof is not None:
             return await decide(call), None
@@ -228,7 +230,7 @@ class Guests:
         return self._asks is not None and await self._asks.settles(message, guest.subject, session)
 
     async def _decided(self, case: "_Case", place: TaskScope) -> Decision:
-        """Have a call decided by the standing chain and, where another one would help, by those that were added."""
+        """Have a call decided with the standing chain. If another chain may help, try each that was added later."""
         call, entry, agent = case.call, case.entry, case.agent
         if entry is None:
             scope = await self._task_scope(call, place)

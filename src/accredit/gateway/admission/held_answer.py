@@ -7,15 +7,15 @@ begins as an event stream. Later the same stream has the server's answer, or the
   word. The call is a single request by streamable HTTP, and the client says that it takes event streams. Any other
   client waits for the whole answer.
 - [progress] If the request has a progress token, the client gets progress every `ASK_PROGRESS_SECONDS`. Otherwise it
-  gets a comment as often, so that no proxy takes the connection for idle. Progress is a fraction below 1: what the
-  server itself counts later is more, as it has to be (2025-11-25, basic/utilities/progress).
-- [page] If the client has said in `initialize` that it shows pages (`elicitation.url`), it is asked once to show that
-  of the ask. That request ends with the wait.
+  gets a comment at the same intervals, so that no proxy takes the connection for idle. Progress is a fraction below 1,
+  as it must only increase, and what the server itself reports later is more (2025-11-25, basic/utilities/progress).
+- [page] If the client has said in `initialize` that it shows pages (`elicitation.url`), it is asked once to show the
+  ask's page. When the call no longer waits, that request is cancelled.
 - [disconnect] If the client disconnects, its call waits no more, and is not made. The ask stays, so that the same call
   may come again: a disconnect cancels nothing (2025-11-25, basic/transports, "Sending Messages to the Server").
-- [cancelled] If the client cancels the call, it is not made either. The ask is withdrawn, unless another such call
-  waits for it, or this client has withdrawn many: then it stays until it ends. Another worker or gateway, which does
-  not know the call, passes the cancellation on.
+- [cancelled] If the client cancels the call, it is not made either. The ask is withdrawn as well. But it stays until it
+  expires if another call waits for it, or if this client has already withdrawn many asks. Another worker or gateway,
+  which does not know the call, passes the cancellation on.
 
 The stream's events before the server's answer have no ids: they are not sent again to a client that resumes.
 """
@@ -43,7 +43,8 @@ class WaitingCall(NamedTuple):
 
 
 class ClientReply(Reply, Protocol):
-    """The reply for the client itself, whose answer can begin early. `shows_pages` says what [page] needs."""
+    """The reply to the client itself, which can be begun early. `shows_pages` says whether the client shows pages
+    ([page])."""
 
     shows_pages: bool
 
@@ -87,8 +88,8 @@ class HeldAnswer:
         await self._send({"method": "notifications/progress", "params": progress})
 
     async def close(self, waits: WaitingCall, *, decided: bool) -> None:
-        """Tell the client that the page is not needed any more ([page]). Its request may be answered by now: then the
-        client ignores that it is cancelled. Raises `ClientGone`."""
+        """Tell the client that the page is not needed any more ([page]). The request to show it is cancelled. A client
+        that has already answered that request ignores this. Raises `ClientGone`."""
         if not self._question:
             return
         await self._reply.write(encode_event(cancellation(self._question, "the call waits no more")))

@@ -3,8 +3,8 @@
 A *look* is the tool list that the gateway requests for itself, to compare the definitions in it.
 
 - [own-look] Before a call the gateway looks at the tools itself: a client's list may be older, or shown to that client
-  alone. It asks where the call goes, with the same query, credentials, session and capabilities, because what counts is
-  what this caller would see.
+  alone. It asks the server that the call goes to, with the call's query, credentials, session and capabilities, so that
+  it sees the same tools as this caller would.
 - [fresh] A look is valid for `fresh_seconds`, for all calls that would cause the same request. That is: the same query,
   the same headers except for tracing, and the same `_meta`. Where a header tells the server who calls, the caller must
   be the same too. Callers whose looks are the same share one.
@@ -17,9 +17,9 @@ A *look* is the tool list that the gateway requests for itself, to compare the d
 - [instructions] If the server's instructions (of `initialize`, `server/discover`) differ from the pinned ones, that is
   logged, and reported by `/readyz`.
 
-Two cases are not covered. A server may tell the gateway's list from a client's, and answer each as it likes. The
-client's list is filtered (`policy.lists`), so even then it shows nothing that is not pinned. And a server may change a
-tool between the look and the call, within `fresh_seconds`, without reporting it.
+Two cases are not covered. A server may recognize which list requests are the gateway's own, and answer these
+differently. Even then a client sees only pinned definitions, as its list is filtered (`policy.lists`). And a server may
+change a tool between the look and the call, within `fresh_seconds`, without reporting it.
 """
 
 import asyncio
@@ -76,8 +76,8 @@ _OF_ONE_REQUEST = frozenset(
 
 
 class UpstreamAccess(NamedTuple):
-    """How the gateway asks the server on behalf of the current caller. With its own request, it sends these headers of
-    the caller's request, and its URL's query.
+    """How the gateway asks the server on behalf of the current caller. `headers` and `query` are those of the caller's
+    request that the gateway's own request repeats.
 
     If a header tells the server on whose authority a request is made, `speak` sets that authority for the gateway's
     next requests.
@@ -107,7 +107,7 @@ class _View:
 
 
 class PinnedTools:
-    """One per gateway."""
+    """Checks one server's tools."""
 
     def __init__(self, pins: Pins, counters: Counters) -> None:
         self.pins = pins
@@ -119,7 +119,7 @@ class PinnedTools:
         self._looks = asyncio.Semaphore(MAX_LOOKS)
 
     async def check(self, call: Request, way: UpstreamAccess | None, token: VerifiedToken | None = None) -> None:
-        """Refuse a call whose tool differs from its pin. This is for calls on which no proof decides. Raises
+        """Refuse a call whose tool differs from its pin. Use this for calls that are decided without a proof. Raises
         `ProofRefused`."""
         name = call.target or ""
         found = await self.find(call, way, name, _speaker(None, token))

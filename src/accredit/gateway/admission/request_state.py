@@ -164,8 +164,8 @@ class RequestStateSealer:
 def sealed_for(call: Call) -> tuple[str, ...]:
     """Return the principal for whom a state in the answer is sealed.
 
-    Where proofs are only observed, that is not the proof's principal. Otherwise a follow-up with another proof, or with
-    none, would be refused because its state does not open.
+    Where proofs are only observed, the proof's principal is not used: a follow-up with another proof, or with none,
+    must not be refused because its state does not open.
     """
     is_enforced = call.decision is not None and call.decision.enforced
     return principal_of(call.authority if is_enforced else None, subject_of(call.token))
@@ -196,7 +196,7 @@ def brings_state(call: Request | Notification) -> bool:
 
 
 def _without_own_answer(request: Request) -> Request:
-    """Return a request without the answer to a question of the gateway's own, which the server has not asked."""
+    """Return a request without its answer to the gateway's own question, which the server did not ask."""
     answers = request.members.get(_ANSWERS)
     if answers is None or not may_name(answers, _OUR_REQUEST.encode()) or not is_object(answers):
         return request

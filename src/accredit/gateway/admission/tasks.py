@@ -8,11 +8,11 @@ Asks the store.
   is invalid.
 - [scope] A task id is unique only within its scope, which includes the server's name if there are several. If the
   server is at a URL, the scope is that server. If it is a command, the scope is one session, which has a child of its
-  own, or the one process that serves the command.
+  own; without sessions, it is this process of the gateway.
 - [notifications] A notification about a task goes only to the session that made or named the task, and to the
   subscription or request that names it. Any other is dropped. There are bounds to the known tasks of a session, and of
-  all sessions. When they are used up, a session that has more than its share starts anew; otherwise the least recently
-  used session is forgotten.
+  all sessions. When the latter is used up, a session with more than its share forgets its tasks. Otherwise the least
+  recently used session is forgotten.
 """
 
 import hashlib
@@ -99,9 +99,9 @@ class Tasks:
         """The scope of the server's task ids ([scope]). It also says who can own these tasks."""
 
     def watch_answer(self, request: Request, call: Call, opened: OpenCall | None) -> None:
-        """Put an edit before the call's own. `opened` is the call on record, if it is recorded. If the answer announces
-        a task, that is stored. If the answer could announce one, the call stays open until it is settled, even if calls
-        are not recorded."""
+        """Make an edit run before the call's own edit of its answer. `opened` is the call on record, if it is recorded.
+        If the answer announces a task, that is stored. If the answer could announce one, the call stays open until it
+        is settled, even if calls are not recorded."""
         # The edit outlives the request and its call if their stream is cut off, so it keeps neither.
         id, era, session, inner = request.id, request.era, call.session, call.edit
         if opened is None and self.store is None:

@@ -9,8 +9,8 @@ caller, so that the list shows what this caller may see:
   forward it.
 - [headers] It also asks before a call with `Mcp-Param-*` headers, if it has no list. If a header disagrees with an
   older list, it is checked against a fresh one. If no list can be had, nothing is checked.
-- [rate] The gateway asks at most once in `TOOL_LIST_FRESH_SECONDS` for admitted callers. For callers who have not yet
-  authenticated it asks as often again, so that they can't keep the others from a fresh list.
+- [rate] The gateway asks at most once in `TOOL_LIST_FRESH_SECONDS` for admitted callers. Requests for callers who have
+  not yet authenticated have an equal limit of their own, so that they can't keep the others from a fresh list.
 """
 
 import asyncio

@@ -9,15 +9,16 @@
   invalid event ends its stream with an error, after the good ones.
 - [outcome] Before the client sees anything of the answer (of a stream: its first event), the owner of the answer's task
   is remembered, and the outcome is on record.
-- [card] The agent's card is fetched at most each `CARD_SECONDS` for all who ask, and shown as `a2a.cards` says. For
-  those without a proof it is written once.
-- [pages] A page of a list without any task of the caller's is not the answer, unless it is the last one: the gateway
-  asks for the next, up to `MAX_TASK_PAGES` for one request.
-- [total] A list that leaves out tasks by a filter, and has several pages, is counted: the gateway goes through its
-  pages, up to `MAX_TASK_PAGES`. If there are more, the number of all tasks of the caller is told.
+- [card] The agent's card is fetched at most each `CARD_SECONDS` for all who ask, and shown as `a2a.cards` says. The
+  form for callers without a proof is made once, and reused.
+- [pages] If no task on a page of a list is the caller's, and more pages follow, the gateway does not return that page,
+  but asks for the next one, up to `MAX_TASK_PAGES` for one request.
+- [total] If a filtered list has several pages, the gateway reads up to `MAX_TASK_PAGES` of them to count its tasks. If
+  it has more pages, the total in the answer is the number of all the caller's tasks.
 - [drill] A message for one of the gateway's own skills (`policy.drill`) that passes is answered here.
-- [refusal] A refusal is an error of JSON-RPC with status 200, except where no request of A2A could be read, and for a
-  proof that came with a question for the card (as at an HTTP API).
+- [refusal] A refusal is an error of JSON-RPC, with status 200, or 503 if the client may try again later. There are two
+  exceptions: no request of A2A could be read, or a request for the card came with a proof that is refused. The latter
+  is answered as at an HTTP API.
 """
 
 import asyncio
@@ -63,8 +64,7 @@ from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.jsonrpc.sse import KEEP_ALIVE, SseParser, encode_event, pieces
 from accredit.limits import EVENT_TIMES, EVENTS_AT_ONCE_BYTES, KEEP_ALIVE_SECONDS
 from accredit.policy.agent_call import AgentCall
-from accredit.policy.drill import is_drill
-from accredit.policy.drill_answers import DRILL_TEXT
+from accredit.policy.drill import DRILL_TEXT, is_drill
 
 CARD_SECONDS = 30.0
 """How long an agent's card is shown as it was fetched. Anybody may ask for it, and each question would be one to the

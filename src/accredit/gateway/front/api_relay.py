@@ -6,7 +6,8 @@
 - [headers] The proof, tokens for the gateway, and hop-by-hop fields are removed. So are fields that say where a request
   goes or who sent it (`forwarding`). `Cookie`, `If-*` and `Range` are forwarded only if the configuration names them.
 - [outcome] The outcome, which is the answer's status, is on record before the client sees any of the answer. The
-  answer's body is not judged, but it is bounded. It is streamed.
+  answer's body is not judged, but it is bounded: if its head declares more, the client gets a refusal in its place.
+  Otherwise it is streamed, and cut off where it exceeds the bound.
 - [own-word] If an answer of the API asks for Ratify's proof in `WWW-Authenticate`, that is removed: only the gateway
   may ask, since clients then sign again.
 - [private] An answer is marked as private, because a shared cache does not check proofs.
@@ -16,14 +17,14 @@
 """
 
 from accredit.attest import Outcome
-from accredit.errors import AccreditError, AnswerError, RequestError
+from accredit.errors import AccreditError, RequestError
 from accredit.gateway.admission.api_gate import ApiGate, ApiRequest
 from accredit.gateway.call import Call
 from accredit.gateway.forwarding import Forwarding, fields_by_plain_name
 from accredit.gateway.front.api_answers import AUTHENTICATE, NO_STORE, refuse_request
 from accredit.gateway.front.endpoint import check_source
 from accredit.gateway.front.exchange import Exchange
-from accredit.gateway.front.passthrough import METHODS
+from accredit.gateway.front.passthrough import METHODS, pass_on
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import turn
@@ -99,6 +100,7 @@ class ApiRelay:
         with exchange.rooms.calls.held(exchange), WhileConnected(exchange):
             answer = await self._sender.exchange(exchange, prepared, asked.body or b"")
             try:
+                answer.check_length(self._settings.max_response_bytes)
                 await self._settle(call, answer.status)
                 await self._pass_on(exchange, answer)
             finally:
@@ -110,18 +112,9 @@ class ApiRelay:
         await call.open_calls.settle(Outcome(status=status, detail=f"HTTP {http_status}"))
 
     async def _pass_on(self, exchange: Exchange, answer: Answer) -> None:
-        length = answer.header(b"content-length") if answer.status not in (204, 304) else None
-        given = [(b"content-length", length)] if length is not None else []
         headers = self._forwarding.unread_to_client(answer.headers)
         headers = [pair for pair in headers if pair[0] != AUTHENTICATE or b"ratify" not in pair[1].lower()]
-        await exchange.start(answer.status, [*_private(headers), *given])
-        passed = 0
-        while chunk := await answer.chunk(timeout=self._settings.patience):
-            passed += len(chunk)
-            if passed > self._settings.max_response_bytes:
-                raise AnswerError("the answer is too large", bound=True)
-            await exchange.write(chunk)
-        await exchange.end()
+        await pass_on(exchange, answer, _private(headers), self._settings)
 
 
 def _private(headers: RawHeaders) -> RawHeaders:

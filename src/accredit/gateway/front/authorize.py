@@ -6,8 +6,8 @@
   spelled differently, or contradicted by another proxy's headers.
 - [answer] 204 lets the proxy forward the request. 401 and 403 say in `WWW-Authenticate` what is required. 503 says that
   no decision was possible. No other status is used, since proxies take others for faults. Answers must not be cached.
-- [no-body] The body is not seen. So the proof covers an empty body, and the label of this protocol, which no other
-  protocol accepts.
+- [no-body] The body is not seen. So the proof is for an empty body. It also covers this protocol's label, so no other
+  protocol accepts it.
 - [drill] A request for one of the gateway's own routes (`policy.drill`) that passes is answered with 403 and the word
   `drill_passed`, so that the proxy does not send it on.
 - [identity] With `identity = "jwt"`, a header of the 204 tells on whose authority the request is made.

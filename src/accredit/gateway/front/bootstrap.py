@@ -3,14 +3,14 @@ file.
 
 These are checked in this order, and the first that fails decides the status:
 
-- [loopback] the connection comes from loopback, and so does the request by what trusted proxies say: 403;
-- [body] the body is one JSON object of `secret` and `agent`, within `MAX_BOOTSTRAP_BYTES`: 400, 413;
-- [attempts] the secret is unused, and fewer than `MAX_BOOTSTRAP_ATTEMPTS` wrong ones have come before: 410;
-- [secret] the secret is right, compared in constant time: 403;
-- [name] the agent's name can go into a token: 400.
+- [loopback] the connection comes from loopback, and so does the request according to trusted proxies, else 403;
+- [body] the body is one JSON object of `secret` and `agent`, else 400, within `MAX_BOOTSTRAP_BYTES`, else 413;
+- [attempts] the secret is unused, and fewer than `MAX_BOOTSTRAP_ATTEMPTS` wrong ones have come before, else 410;
+- [secret] the secret is right, compared in constant time, else 403;
+- [name] the agent's name can go into a token, else 400.
 
 Only an answer with a token uses the secret up. Not checked: that the agent has a key with that name as its id. Behind a
-proxy on the same machine that is not trusted to say who asks, every request is from loopback; then only the secret
+proxy on the same machine that is not a trusted one, every request seems to come from loopback. Then only the secret
 protects.
 """
 

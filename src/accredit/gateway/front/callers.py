@@ -6,9 +6,9 @@ and randomness.
 - [session-owner] If a request names a session, the session must belong to the subject. This
   also holds in the era without sessions, although the session's name is not forwarded there.
 - [introduced] Where OAuth clients are let in, `initialize`, `server/discover` and lists without a token, a proof and a
-  session are answered with 401 and the place where tokens are given out: with that, an OAuth client begins its login. A
-  guarded call without them gets the usual refusal (`policy.decide`) with the same status and header. Whether a proof is
-  valid is not checked here.
+  session are answered with 401 and the URL of the metadata for OAuth clients: with that, an OAuth client begins its
+  login. A guarded call without them gets the usual refusal (`policy.decide`) with the same status and header. Whether a
+  proof is valid is not checked here.
 - [session-token] A token may name a session, by the client's id for it. It is then valid only in that session. So it is
   not valid for a request without a session: in the modern era, on HTTP+SSE, or for an `initialize`.
 
@@ -26,8 +26,8 @@ can serve it without having stored anything. Elsewhere a session keeps the serve
 - [stable-id] Towards its client, a session has the same id for as long as it lives.
 
 An id is opened before the caller is known. This is needed to learn the session's revision. It is also needed to find
-out, in that session, whether `_token` is an argument of the called tool itself. The id is opened once for each head
-that a connection remembers.
+out, in that session, whether `_token` is an argument of the called tool itself. If a connection repeats a cached
+request head, the id in it is not opened again.
 """
 
 import hmac
@@ -104,8 +104,8 @@ class Sessions(ABC):
     @abstractmethod
     def enter(self, exchange: Exchange, named: RequestHead, principal: Principal) -> None:
         """Check the owner of the session. `named` is the head as it came, with the client's id. From here on the
-        request has the server's own id, and its answer gets the client's. Raises `RequestError` (404) by [owner] and
-        [unknown-session]."""
+        request has the server's own id, and its answer gets the client's. Raises `RequestError` (404) if the session is
+        unknown or somebody else's ([owner] and [unknown-session])."""
 
 
 class PlainSessions(Sessions):
@@ -321,7 +321,8 @@ class HttpAuthenticator:
         self._enter(exchange, each[0].token, named)
 
     def _introduce(self, request: Request, call: Call) -> None:
-        """Check who comes with neither token nor session ([introduced]). Raises `ProofRefused`."""
+        """Refuse an `initialize`, `server/discover` or list that comes with neither token nor proof ([introduced]).
+        Raises `ProofRefused`."""
         if call.token is not None or request.in_meta(PROOF) is not None:
             return
         call.unknown = request.method in GUARDED

@@ -4,24 +4,25 @@
 failure is the same 404, so that a stranger learns nothing, and costs little:
 
 - [bounded] The body has at most `MAX_DESK_REQUEST_BYTES`, and the shape of a request.
-- [for-us] It is for this gateway, and from now.
+- [for-us] It names this gateway, and its time is close to now.
 - [known] It names one of the people whom the gateway trusts. Only then is a signature verified: first its Ed25519
   part, at a high rate for all together, then the whole, at a low rate for each person. So nobody keeps a person out by
   a few requests in their name: behind a proxy, all have one address.
 - [signed] That person, or a session that they have certified, has signed it.
 - [nonce] Its nonce is new in all gateways of the store. Nonces are kept among the spent challenges, for longer than a
-  request is valid. A store that does not know what was spent before it started refuses requests from before that.
+  request is valid. A store that starts without the earlier nonces refuses requests made before it started.
 - [own] An ask about a call is shown to the person asked alone, and only they can answer it. A client's ask is for
   whoever has its code.
 - [answer] Only the first answer is kept, and only if its certificates come from this person and allow what was asked.
   They are checked again when they are used. The digits are shown only to the person who let the client in.
 - [revoke] What a person revokes ends at once. If they signed it for a client, its login, its tokens and the agent's key
   end with it. If it was an answer, the ask or the kept answer ends, even if nobody has collected it yet. Where people
-  log in, it ends what was passed on to one client, or, if it is the delegation to the gateway's key, all that was
-  passed on under that. Only the front door forgets: no revocation list gets an entry by this.
+  log in, revoking a client's certificate ends what was passed on to that client. Revoking the delegation to the
+  gateway's key ends all that was passed on under it. Only the front door's own data is deleted: nothing is added to a
+  revocation list.
 
-A list that has nothing new is answered after `DESK_POLL_SECONDS`, or when that changes. Few may wait; more are answered
-at once. The numbers are those of one process.
+A request for a list with nothing new waits until there is something new, or for `DESK_POLL_SECONDS`. Few requests may
+wait in a process; any beyond that are answered at once.
 """
 
 import asyncio
@@ -70,8 +71,8 @@ one address: some 150 microseconds each, which is a thirteenth of a core's time.
 
 
 class DeskAsks:
-    """Serves desks, for people by the ids of their keys. `gateway` is the public URL. With `passes_on` people
-    log in, and nothing is asked here. `before` is what a reload replaces."""
+    """Serves the desks of `people`, who are known by their public keys. `gateway` is the public URL. With `passes_on`
+    people log in, and nothing is asked here. `before` is what a reload replaces."""
 
     def __init__(
         self,
@@ -133,8 +134,8 @@ class DeskAsks:
         return request if spent is Spending.FIRST else None
 
     async def _news(self, request: DeskRequest) -> list[str]:
-        """Return the codes of a person's asks. If they are those that the desk knows, wait for others first, for a
-        while."""
+        """Return the codes of a person's asks. If the desk knows exactly these already, first wait for a change, up to
+        `DESK_POLL_SECONDS`."""
         known = set(request.known) if request.known is not UNSET else set[str]()
         is_full = (
             len(self._waiting) >= MAX_WAITING_DESKS
@@ -162,7 +163,8 @@ class DeskAsks:
         return await self._answered(request.answer, held, request.person)
 
     async def _revoke(self, person: str, cert_id: str) -> Mapping[str, object] | None:
-        """Forget what a certificate gave ([revoke]); None if this person signed nothing with this id that is here."""
+        """End everything that was granted by a certificate ([revoke]). Return None if this person has signed no
+        certificate with this id that is stored here."""
         found, now, after = False, self._holding.clock(), b""
         while answered := await self._holding.store.answered(after, now=now):
             for after, answer in answered:

@@ -7,8 +7,8 @@ meet:
   are on, a token in the header is valid (401, 403, 503). The session of HTTP+SSE exists (404).
 - [media-type] Over HTTP, a POST is JSON in UTF-8, without a content coding (415). It does not repeat a header by which
   it is routed (400).
-- [message] The message is within its bounds (413, or the error of a line). It is one valid message, or a batch where
-  its revision allows one (400).
+- [message] The message is within its bounds (over HTTP 413, over stdio an error line). It is one valid message, or a
+  batch where its revision allows one (400).
 - [era] Over HTTP in the modern era: the headers agree with the body (400, -32020). Required metadata is there (-32602).
   Routing headers that mirror nothing in the body are dropped.
 - [token] Where tokens are on, each message has a valid token with the rights it needs, and the session belongs to the
@@ -16,7 +16,8 @@ meet:
 - [gate] The gate lets the message through (`gate`). The gate itself answers what it refuses. A notification that it
   drops has no answer. The decision on a call is on record before the gate is left.
 - [room] There is room for the message, and it goes to the backend.
-- [settled] However this ends, each call is settled, unless another part has taken that over.
+- [settled] Whether forwarding succeeds or fails, each call's outcome is recorded here, unless another part of the
+  gateway has taken that over.
 
 A call that is refused before the gate is recorded as well (`early_refusals`). Not checked: whether the upstream knows
 the version or the session. The upstream checks that itself.

@@ -176,8 +176,7 @@ class Exchange(ABC):
         return whole.getvalue()
 
     def answer_also(self, refused: tuple[bytes, ...]) -> None:
-        """Add the responses to the `refused` requests of a batch to the answer, which so becomes an answer to the
-        batch."""
+        """Add the responses to the `refused` requests of a batch to the answer, which then answers the whole batch."""
         self._refused = refused
         self.head = self.head.with_field(b"accept-encoding", b"identity")  # a coded answer could not be joined
 

@@ -25,14 +25,18 @@ These are reported, but do not change the status:
 - `log`, present only if false: other writers' records failed verification, and so were left open or unsigned;
 - `instructions`: false if the server's, as last seen by this process, differ from the pinned ones.
 
+- [shared] Anyone may ask, as often as they like. So one caller at a time has the servers, the store and the log looked
+  at, and all are told what was found for `FOUND_SECONDS`.
+
 Each answer has the time (`Date`), so that clocks can be compared.
 """
 
 import asyncio
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from email.utils import formatdate
+from time import monotonic
 from typing import Any, Protocol
 
 from accredit.errors import AccreditError, RequestError
@@ -45,6 +49,11 @@ from accredit.gateway.upstream.reply import Backend
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.limits import MAX_ASKED_LISTS
 from accredit.ports import KeySets, ProofStore, Records, Revocations
+
+FOUND_SECONDS = 1.0
+"""How long callers of `/readyz` are told what was found for another one. A look opens a connection to each server, and
+writes to the store and the log. Balancers ask about every two seconds, and take a gateway out after two failures: they
+need hardly longer for it."""
 
 ALIVE, READY = "/healthz", "/readyz"
 _ONLY_GATEWAY = b"scope=gateway"
@@ -81,6 +90,24 @@ class Condition:
         self.reload_problem: str | None = None
 
 
+class _Found:
+    """What the last look at some parts has found."""
+
+    def __init__(self, look: Callable[[], Coroutine[Any, Any, dict[str, bool]]]) -> None:
+        self._look = look
+        self._looking = asyncio.Lock()
+        self._parts: dict[str, bool] = {}
+        self._good_until = float("-inf")
+
+    async def parts(self) -> dict[str, bool]:
+        """Return it, after another look if it is too old."""
+        async with self._looking:
+            if monotonic() >= self._good_until:
+                self._parts = await self._look()
+                self._good_until = monotonic() + FOUND_SECONDS
+            return self._parts
+
+
 class Health:
     """Answers both paths; there is one object for each value of the settings. Ports that are None are not reported."""
 
@@ -106,6 +133,7 @@ class Health:
         self._store = store
         self._revocations = revocations
         self._key_sets = key_sets
+        self._found_servers, self._found_own = _Found(self._servers_answering), _Found(self._answering)
 
     async def serve(self, exchange: Exchange, path: str, *, to_operator: bool = False) -> None:
         """Answer a request for one of the two paths. Its host has been checked. With `to_operator` it needs no token
@@ -116,8 +144,8 @@ class Health:
             await _tell(exchange, 200, {"status": "ok"})
             return
         asked = exchange.head.query.split(b"&")
-        servers = {} if _ONLY_GATEWAY in asked else await self._servers_answering()
-        own = await self._answering()
+        servers = {} if _ONLY_GATEWAY in asked else await self._found_servers.parts()
+        own = await self._found_own.parts()
         ready = all({**own, **servers}.values()) and not self._condition.draining
         named = {"servers": servers} if servers.keys() - {_UPSTREAM} else servers
         parts = {**named, **own}

@@ -10,8 +10,9 @@ from accredit.base.text import excerpt
 from accredit.errors import AnswerError, RequestError
 from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.headers import RawHeaders
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.upstream.http.client import UpstreamClient
+from accredit.gateway.upstream.http.client import Answer, UpstreamClient
 from accredit.gateway.upstream.reply import WhileConnected
 from accredit.jsonrpc.encode import INVALID_REQUEST
 
@@ -48,19 +49,25 @@ async def forward(
     with exchange.rooms.calls.held(exchange), WhileConnected(exchange):
         answer = await client.send(exchange.head.method, headers, body, target=target)
         try:
-            # The length shows the client if the answer is cut off; in a 304 it is that of another answer.
-            length = answer.header(b"content-length") if answer.status not in (204, 304) else None
-            given = [(b"content-length", length)] if length is not None else []
-            await exchange.start(answer.status, [*forwarding.unread_to_client(answer.headers), *given])
-            passed = 0
-            while chunk := await answer.chunk(timeout=settings.patience):
-                passed += len(chunk)
-                if passed > settings.max_response_bytes:
-                    raise AnswerError("the answer is too large", bound=True)
-                await exchange.write(chunk)
-            await exchange.end()
+            answer.check_length(settings.max_response_bytes)
+            await pass_on(exchange, answer, forwarding.unread_to_client(answer.headers), settings)
         finally:
             answer.close()
+
+
+async def pass_on(exchange: Exchange, answer: Answer, headers: RawHeaders, settings: GatewaySettings) -> None:
+    """Forward an answer under these headers, piece by piece. Raises `AnswerError` where it goes on beyond its bound."""
+    # The length shows the client if the answer is cut off; in a 304 it is that of another answer.
+    length = answer.header(b"content-length") if answer.status not in (204, 304) else None
+    given = [(b"content-length", length)] if length is not None else []
+    await exchange.start(answer.status, [*headers, *given])
+    passed = 0
+    while chunk := await answer.chunk(timeout=settings.patience):
+        passed += len(chunk)
+        if passed > settings.max_response_bytes:
+            raise AnswerError("the answer is too large", bound=True)
+        await exchange.write(chunk)
+    await exchange.end()
 
 
 def refuse(path: str) -> RequestError:

@@ -315,7 +315,7 @@ class ResumedCalls(OpenCalls):
         return {}
 
     def only(self, concerns: Callable[[MessageId], bool]) -> "ResumedCalls":
-        """Return the calls whose ids pass `concerns`."""
+        """Return the calls for whose ids `concerns` is true."""
         claim = self._claim
 
         async def claim_own(id: MessageId) -> OpenCall | None:

@@ -256,9 +256,9 @@ class Recorder(Settler):
         await self._records.aclose()
 
     def _held_until(self, verdict: RecordedDecision, proved: Authority, call: Call) -> int | None:
-        """Return until when nobody is shown the proof that is kept with a call; None if none is kept. A proof that is
-        not bound to a call is not kept: it would be valid for other calls. A proof with a sealed session id, which
-        gives access, is kept secret until that id has expired."""
+        """Return the time until which the proof kept with a call is shown to nobody, or None if no proof is kept. A
+        proof that is not bound to a call is not kept: it would be valid for other calls. A proof with a sealed session
+        id, which gives access, is kept secret until that id has expired."""
         if verdict.verdict != "allow" or not proved.bound or not self._settings.keeps_proofs:
             return None
         is_secret = call.session and self._hides_sessions

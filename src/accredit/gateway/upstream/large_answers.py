@@ -8,12 +8,12 @@ the process.
 - [wait] An answer without room waits for `BODY_ROOM_SECONDS`, unread, and is then refused as too large. A child's
   answer has arrived already, and other callers' answers are behind it, so it is refused at once. So is a child's
   unfinished line, whose recipient is not known yet.
-- [copies] Bytes that are held several times count as often. An event is held raw and as its data (`EVENT_TIMES`). A
-  list that the gateway requests itself is held until it was read (`ASKED_TIMES`). An edited list counts with its new
-  length, if that is longer, until its client has read it. A stream's other bytes count once. A Brotli decoder's window
-  counts before anything is fed to the decoder, as a few bytes can fill it. A body counts at least as much as its
-  window, unless it is decoded in one step. An answer may exceed all the room that its caller could ever have. It then
-  takes all of that room, alone.
+- [copies] Bytes that are held several times count once for each copy. An event is held raw and as its data
+  (`EVENT_TIMES`). A list that the gateway requests itself is held until it was read (`ASKED_TIMES`). An edited list
+  counts with its new length, if that is longer, until its client has read it. A stream's other bytes count once. A
+  Brotli decoder's window counts before anything is fed to the decoder, as a few bytes can fill it. A body counts at
+  least as much as its window, unless it is decoded in one step. An answer may exceed all the room that its caller could
+  ever have. It then takes all of that room, alone.
 """
 
 from accredit.errors import AnswerError, RequestError
@@ -74,7 +74,7 @@ class AnswerReservation:
         self._size = LARGE_ANSWER_BYTES
 
     async def grow(self, size: int, beside: int = 0) -> None:
-        """Reserve room for `size` bytes of the answer, and for those `beside` them. Wait for it if need be. Raises
+        """Reserve room for `size` bytes of the answer, and for `beside` other bytes. Wait for it if need be. Raises
         `AnswerError` ([wait])."""
         missing = self._missing(size, beside)
         if missing <= 0:
@@ -104,8 +104,8 @@ class AnswerReservation:
         return min(size * self._times + beside, LARGE_ANSWER_BYTES + self._room.most_of(self._holder)) - self._size
 
     async def fit(self, size: int, beside: int = 0) -> None:
-        """Make sure that room is reserved for `size` bytes, and for those `beside` them. If these bytes are few, give
-        back all room instead. Raises `AnswerError` ([wait])."""
+        """Make sure that room is reserved for `size` bytes of the answer, and for `beside` other bytes. If these bytes
+        are few, give back all room instead. Raises `AnswerError` ([wait])."""
         if size + beside > LARGE_ANSWER_BYTES:
             await self.grow(size, beside)
         elif self._places:

@@ -35,7 +35,8 @@ _BUSY = "Too many connections are waiting for an answer. Try again in a few minu
 
 
 class DeskConsent:
-    """Takes requests to people's desks. `browser` is the random value of a browser's cookie."""
+    """Gets people's consent by asks that they answer at their desks. `browser` is the random value of a browser's
+    cookie."""
 
     def __init__(self, settings: OAuthSettings, holding: HeldAsks, flows: Flows) -> None:
         self._settings = settings

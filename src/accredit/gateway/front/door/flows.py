@@ -119,7 +119,7 @@ class Flows:
         return SubmittedForm(form, flow)
 
     def draw_tagged(self, kind: bytes) -> str:
-        """Return a secret of `SECRET_CHARS` that `has_tagged` knows again ([known-again])."""
+        """Return a secret of `SECRET_CHARS` that `has_tagged` recognizes ([known-again])."""
         drawn = self.draw(_DRAWN_BYTES)
         return encode_base64url(drawn + self._tags.tag(kind + drawn)).decode()
 

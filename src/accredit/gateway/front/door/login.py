@@ -1,5 +1,5 @@
-"""Consent by people who log in at an identity provider. They pass on scopes to an app: the key of `[oauth.idp]` signs
-that, under the delegation that a person signed to this key.
+"""Consent by people who log in at an identity provider. They pass on scopes to an app. The delegation to the app is
+signed with the gateway's key (`[oauth.idp]`), to which a person has signed a delegation.
 
 - [own-browser] The provider's `state` is sealed for the browser that began (`flows`). So a login can't be begun in one
   browser and finished in another.
@@ -52,7 +52,7 @@ MAX_TICKS = 24
 
 
 class LoginConsent:
-    """Has people log in. `store` remembers what was taken."""
+    """Has people log in. `store` remembers which answers and forms were already accepted ([once])."""
 
     def __init__(
         self,
@@ -221,7 +221,8 @@ class LoginConsent:
         )
 
     async def _take(self, flow: Flow, what: bytes) -> None:
-        """Take a step of a login, if nobody has taken it yet ([once]). Raises `OAuthError`."""
+        """Note that a step of a login (`what`) was taken. Refuse it if it was taken before ([once]). Raises
+        `OAuthError`."""
         name = hashlib.sha256(b"accredit login 1 %b %b" % (what, flow.secret.encode("ascii"))).digest()
         now = self._flows.clock()
         try:

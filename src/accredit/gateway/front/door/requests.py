@@ -1,7 +1,7 @@
 """Reads a request for authorization: which client asks for what, and how much of it can be granted at its endpoint.
 
-- [client-first] The client's own document, or its registration, says where answers may go. Until then nobody is
-  redirected: errors are shown to the person.
+- [client-first] The client's own document, or its registration, says where answers may go. Until that is known, nobody
+  is redirected: errors are shown to the person.
 - [allow-list] A client that is not on the allow-list is not looked up at all.
 - [standing-scopes] People are not asked for the scope of a sensitive tool, as a standing delegation never covers one;
   nor for a scope that no tool needs.

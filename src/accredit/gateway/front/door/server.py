@@ -10,7 +10,8 @@
 - [own-form] A form is refused if the browser says that another origin sent it, or if it was not made for this browser's
   cookie (`flows`). What an identity provider sends back to `/oauth/login` must be for this cookie, too. Other endpoints
   look at no cookie.
-- [public-clients] A client is known by its code or refresh token alone. An Authorization header is refused there.
+- [public-clients] A client that asks for tokens is identified by its code or refresh token alone. Such a request is
+  refused if it has an Authorization header.
 - [rate] Requests for authorization, registrations, forms and revocations have a bounded rate, and one peer gets at most
   half of it; beyond that the answer is 429. Forms of a person who has logged in count for that person. For codes and
   refresh tokens see `tokens`.
@@ -104,7 +105,7 @@ class _Budgets:
 
 
 class Consent(Protocol):
-    """How people consent."""
+    """A way for people to consent: at their desk, or by logging in."""
 
     async def begin(self, wanted: Wanted, browser: str) -> Page | str:
         """Return the first page for a request, or the URL where the person logs in. Raises `OAuthError`."""
@@ -153,7 +154,8 @@ class FrontDoor:
         return path in _METHODS or path.startswith(ASKED_PATH)
 
     async def serve(self, exchange: Exchange, path: str) -> None:
-        """Answer a request for such a path, whose host was checked ([routes]). Raises `RequestError`."""
+        """Answer a request for one of the front door's paths ([routes]). Its host has been checked. Raises
+        `RequestError`."""
         if path not in _METHODS:
             await self._show_asked(exchange, path)
             return
@@ -229,7 +231,7 @@ class FrontDoor:
         await _show(exchange, await self._consent.go_on(going, wanted, browser))
 
     def _check_own_form(self, exchange: Exchange) -> None:
-        """Check where a form comes from, as far as the browser says it ([own-form])."""
+        """Check where a form comes from, if the browser says that ([own-form])."""
         headers = exchange.head.headers
         origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site", b"same-origin")
         if site != b"same-origin" or (origin is not None and origin != self._settings.public_url.encode("ascii")):

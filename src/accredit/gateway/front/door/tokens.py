@@ -7,10 +7,12 @@
   is renewed, and the refresh token stays valid. A token that is not the newest ends its login, without asking the
   provider, however soon it comes after the newest: a client that sent one token twice, and a thief who was a second
   faster than the client, look the same (RFC 9700 section 4.14.2).
-- [proves] A token that could prove nothing is not given. If a certificate of the delegation is revoked, its root is no
-  longer one of the endpoint's, or the gateway now asks for consent in another way, everything that was granted ends.
-- [rate] An invented code or token is refused by its tag, without the store, and uses up nobody's rate. Of the rate for
-  all others, one login or one code gets a small part, whatever addresses it comes from.
+- [proves] A token is given only if calls with it could be allowed. If a certificate of the delegation is revoked, its
+  root is no longer one of the endpoint's, or the gateway now asks for consent in another way, everything that was
+  granted ends.
+- [rate] Each code and token has a tag, so an invented one is refused without asking the store, and does not count
+  towards any rate. For the others there is one rate, of which one login or one code gets a small part, whatever
+  addresses its requests come from.
 - [revoke] An access token or a refresh token can end its login. The answer does not say whether there was a login.
 """
 
@@ -44,7 +46,7 @@ _GONE = "the code or refresh token is not good: it is over, used, or for somethi
 
 
 class Renewing(Protocol):
-    """The way people consent, as far as it decides about renewals."""
+    """Decides whether logins may be renewed, depending on how people consent."""
 
     async def check_again(self, login: Login) -> None:
         """Check whether a login may be renewed. Raises `OAuthError` if not, and `StoreUnavailable`."""
@@ -136,7 +138,7 @@ class Tokens:
             raise OAuthError("temporarily_unavailable", "too many requests for tokens")
 
     async def _check_proves(self, grant: Grant) -> None:
-        """Check that a token of a grant could prove anything ([proves])."""
+        """Check that calls with a token of this grant could be allowed ([proves]). If not, end the grant."""
         chain = read_chain(grant.chain, key_of(grant.seeds).public_key)
         is_good = (
             chain is not None

@@ -306,13 +306,18 @@ class Answer:
         Raises `AnswerError` as soon as the body is certain to exceed `limit` bytes, `UpstreamTimeout`, and
         `UpstreamUnavailable` if it is cut off.
         """
-        response = self._response
         try:
-            if response.length is not None and response.length > limit:
-                raise _too_large(limit)
+            self.check_length(limit)
             return await self._gather(limit, asyncio.get_running_loop().time() + timeout, grow)
         finally:
             self.close()
+
+    def check_length(self, limit: int) -> None:
+        """Raise `AnswerError` if the head declares a body of more than `limit` bytes, and one comes: the answer to HEAD
+        has none."""
+        response = self._response
+        if response.length is not None and response.length > limit and (response.unread or not response.complete):
+            raise _too_large(limit)
 
     @property
     def has_come(self) -> bool:

@@ -250,7 +250,7 @@ class ReplicatedClient(UpstreamClient):
         return turn
 
     def _repeated(self, now: float, route: Route, name: str) -> ReplicaAttempt | None:
-        """Begin the repetition of [repeatable]: at another replica if possible, otherwise at the same."""
+        """Begin to repeat a request ([repeatable]): at another replica if possible, otherwise at the same."""
         other = self._balance.begin(now, besides={name}) if route.at is None else None
         return other or self._balance.begin(now, at=name)
 

@@ -68,7 +68,8 @@ class OwnToken:
         self, client: UpstreamClient, reply: Reply, prepared: Prepared, body: bytes, headers: RawHeaders, route: Route
     ) -> Answer:
         """Send a prepared head, and more `headers`, with a token for the current caller. Raises what `client.exchange`
-        raises, `UpstreamLeftOut` by [required] and `UpstreamRefuses` by [rejected]."""
+        raises, `UpstreamLeftOut` if there is no token ([required]), and `UpstreamRefuses` if the server rejects it
+        ([rejected])."""
         subject = reply.carried if self._exchanges else None
         if self._exchanges and subject is None:
             raise UpstreamLeftOut("no token of a caller that could be exchanged for one for the upstream")
@@ -179,8 +180,8 @@ class Sender:
         return answer
 
     def place(self, reply: Reply, requests: Sequence[Request]) -> Slot | None:
-        """Take a place for a request without a standing stream, if the number of such requests is bounded. Raises
-        `UpstreamLeftOut`."""
+        """Take a place for requests, if their number is bounded. A request that opens a standing stream needs none.
+        Raises `UpstreamLeftOut`."""
         if self._room is None or any(request.method == LISTEN for request in requests):
             return None
         try:

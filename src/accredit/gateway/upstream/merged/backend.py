@@ -188,7 +188,8 @@ class MergedBackend:
         return result
 
     async def _discovered(self, reply: Reply, request: Request, era: Era) -> bytes:
-        """Return the result of `server/discover`. Raises `RequestError` by [legacy-server]."""
+        """Return the result of `server/discover`. Raises `RequestError` if a server speaks only legacy revisions
+        ([legacy-server])."""
 
         async def one(name: str) -> dict[str, Raw] | None:
             text = await self._ask(reply, era, name, request, LONG_ANSWER_BYTES)
@@ -257,7 +258,7 @@ class MergedBackend:
 
     def _toward(self, request: Request, era: Era) -> tuple[Member, Request]:
         """Return a request's server, and the request under that server's own name for the target. Raises `RequestError`
-        by [unknown-target] and [unknown-method]."""
+        for an unknown target or method ([unknown-target] and [unknown-method])."""
         if request.method == _COMPLETE:
             found, toward = _completion(request)
         elif request.method in _RESOURCES:

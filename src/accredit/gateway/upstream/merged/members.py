@@ -117,7 +117,7 @@ class MergedMember(NamedTuple):
 
 
 class MemberAccess:
-    """One for each merged endpoint."""
+    """Reaches the servers of one merged endpoint."""
 
     def __init__(
         self,

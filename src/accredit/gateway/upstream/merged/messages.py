@@ -178,7 +178,7 @@ def _edit(server: str, places: Mapping[str, _Mapped], outer: Edit | None, *, tas
 
 
 def _map_uris(server: str, places: Mapping[str, _Mapped], response: Success) -> Steps[Success]:
-    """Return the response with its URIs mapped. Raises `FrameError` by [size]."""
+    """Return the response with its URIs mapped. Raises `FrameError` if they are too many or too long ([size])."""
     yield
     for name, mapped in places.items():
         result = response.members()

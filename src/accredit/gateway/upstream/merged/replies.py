@@ -116,8 +116,8 @@ class MemberReply(InnerReply):
         self.started = reply.started
 
     async def reply(self, status: int, body: bytes = b"", headers: RawHeaders | None = None) -> None:
-        """Send a whole answer. Raises `UpstreamRefuses` by [headers], `AnswerError` by [observed], and `RequestError`
-        (404) for a lost session that is renewable."""
+        """Send a whole answer. Raises `UpstreamRefuses` for a 401 ([headers]), `AnswerError` if it is unreadable or to
+        another request ([observed]), and `RequestError` (404) for a lost session that is renewable."""
         if status == 401:
             raise UpstreamRefuses
         if status == 404 and self.renewable and await _may_be_of_session(body):

@@ -145,7 +145,7 @@ class _Starts:
 
 
 class MergedSessions:
-    """One for each merged endpoint."""
+    """The sessions of one merged endpoint."""
 
     def __init__(
         self,

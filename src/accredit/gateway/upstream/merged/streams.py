@@ -76,7 +76,7 @@ class MemberStream(CapturedReply):
 
 
 class SharedStream(ABC):
-    """Runs once, in the task of the client's request."""
+    """One stream to the client, made of several servers' streams. It runs once, in the task of the client's request."""
 
     def __init__(self, reply: Reply, access: MemberAccess, heads: Mapping[str, RequestHead]) -> None:
         """`heads` are the heads of the requests that go to the servers."""

@@ -11,11 +11,11 @@ for a newcomer, the least valuable session ends. Anonymous callers are those who
 proof). The session to end is chosen by these rules:
 
 - [in-use] never one that owes an answer, or that a request is using;
-- [authenticated] sessions of authenticated callers only after all others. For an anonymous newcomer, one ends only
-  while there are more of them than the reserve. Where callers can authenticate, anonymous ones hold none of the
-  reserve;
-- [streams] a session with an open stream only after those without. For an anonymous newcomer, one ends only if its
-  address has more sessions than the newcomer's;
+- [authenticated] a session of an authenticated caller only if no other may end. For an anonymous newcomer it ends only
+  while authenticated callers have more sessions than are reserved for them. Where callers can authenticate, anonymous
+  callers can't use the reserve;
+- [streams] a session with an open stream only if none without one may end. For an anonymous newcomer it ends only if
+  its address has more anonymous sessions than the newcomer's address, including the new one;
 - [fairness] of the rest, one of the address that has most sessions. Among these, first one that was never used after
   `initialize`, then the one that has been idle longest.
 

@@ -9,8 +9,9 @@ A line is judged by `Expected.event`. An invalid line is never forwarded, unless
   any. A line that does not even begin as a message belongs to the open request, if there is exactly one. A server's
   request of that length is answered with the reason;
 - [late] the answer to a request that was abandoned is dropped in silence;
-- [nameless] an error without an id answers the only open request, unless it may be about a notification or a response.
-  It may be about one that was sent after the last request that the child has answered. Each of these takes one error;
+- [nameless] an error without an id answers the only open request, unless it may be about a notification or a response
+  to the child. It may be if one was sent after the last request that the child has answered. One error is allowed for
+  each of these;
 - [other] anything else is dropped and counted: many servers print to their stdout.
 """
 

@@ -49,7 +49,7 @@ class _Pipe(asyncio.BaseProtocol, Generic[_T]):
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Implement `asyncio.BaseProtocol`, as subclasses do the rest of theirs."""
+        """Note the pipe's transport. Called by `asyncio`."""
         self._transport = cast("_T", transport)
 
 

@@ -229,6 +229,6 @@ class Session(Conversation[StreamCall]):
             await stream.changed(CLIENT_STALL_SECONDS)
 
     def _elsewhere(self) -> Stream:
-        """Return the stream for a message of [other]."""
+        """Return the stream for a message that belongs to no particular POST ([other])."""
         posts = (stream for stream in reversed(self._posts.values()) if stream.reader is not None)
         return next((stream for stream in posts if not stream.ended), self._standing)

@@ -1,5 +1,5 @@
 """A buffer for the messages of one answer to a client, between the code that reads the child and the code that writes
-the answer. The latter is here, too. No own I/O.
+the answer. The code that writes the answer is in this module. No own I/O.
 
 A message stays here until it was sent to the client. In the legacy era the events have ids, and messages stay for some
 time longer: a client that lost its connection asks for those after the last event that it has seen (2025-11-25,
