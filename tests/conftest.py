@@ -55,7 +55,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Has what hangs end with a traceback. pytest's own watch begins again, with another thread, for each test."""
+    """Forgets what is told, and has what hangs end with a traceback. pytest's own watch begins again, with another
+    thread, for each test."""
+    _forget_results(item.config)
     now = time.monotonic()
     if now > item.config.stash.get(_WATCHED, 0.0) + _LEEWAY_SECONDS:
         item.config.stash[_WATCHED] = now
@@ -82,15 +84,23 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Many thousands of tests are kept to the end: looking for garbage among all of them again and again is long."""
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.collect(1)  # the tests that are left out: nothing holds them, but each itself
+        _forget_results(session.config)
+        gc.collect(1)  # the tests that are left out: now nothing holds them, but each itself
         gc.freeze()
         gc.enable()
+
+
+def _forget_results(config: pytest.Config) -> None:
+    """A process that another one has started tells it each result, and prints none; pytest would have it keep all."""
+    if hasattr(config, "workerinput"):
+        reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+        reporter.stats.clear()
 
 
 def pytest_collectreport() -> None:

@@ -1,6 +1,8 @@
-"""What `tests.world.running` promises: a test that goes wrong fails, and does not hang in uvloop's C code."""
+"""What `tests.world.running` promises: a test that goes wrong fails, and does not hang in uvloop's C code; and what
+`tests/conftest.py` does of the processes that run tests for another: they keep no results."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.world.running import run
@@ -37,3 +39,9 @@ def test_a_test_whose_time_is_up_ends() -> None:
 
     with pytest.raises(pytest.fail.Exception, match="Timeout"):
         run(main())
+
+
+def test_a_process_that_runs_tests_for_another_keeps_no_results(request: pytest.FixtureRequest) -> None:
+    if hasattr(request.config, "workerinput"):
+        reporter: Any = request.config.pluginmanager.get_plugin("terminalreporter")
+        assert [each.nodeid for reports in reporter.stats.values() for each in reports] == [request.node.nodeid]
