@@ -14,8 +14,8 @@
 - [skills] An agent has two skills with the tools' names, which no card shows. A message (`SendMessage`) for one of them
   is answered by the gateway with a message, makes no task, and takes no conversation.
 - [answer] The answer (`drill_answers`) reveals nothing about the call, the caller or the gateway. If the call has an
-  argument `asks` that is true, its first leg (in the modern era) is answered with a state to bring back. So `accredit
-  drill` can try forged states.
+  argument `asks` that is true, its first leg (in the modern era) is answered with a `requestState` that the client has
+  to return. So `accredit drill` can try forged states.
 """
 
 DRILL = "accredit.drill"

@@ -93,7 +93,7 @@ _IDENTITY = """\
 
 
 def oauth_tables(public_url: str) -> str:
-    """Return the tables that let in hosts that can only log in."""
+    """Return the tables that let in hosts that can't make proofs, but can log in by OAuth."""
     return _OAUTH.format(url=string(public_url), keys=CLUSTER_KEYS_FILE)
 
 
