@@ -103,7 +103,8 @@ class WindowUse(NamedTuple):
 
 
 class UseMark(NamedTuple):
-    """A mark of a series (the second under which uses are recorded), and the total of the uses under earlier marks."""
+    """A mark: the time in seconds under which uses of a series are recorded, and the total recorded under earlier
+    marks."""
 
     at: int
     before: int

@@ -142,8 +142,8 @@ class ChainAppender:
             self._checkpointed = self._records
 
     def change(self, turn: int | None = None) -> ChainChange:
-        """Return the change to write, with no calls opened or closed. If a turn of the queue was appended, `turn` is
-        its number."""
+        """Return the change to write, with no calls opened or closed. If the appended records are a queue's turn,
+        `turn` is its number."""
         after = self._before._replace(
             records=self._records,
             head=self._head,
