@@ -69,6 +69,11 @@ async def test_a_database_that_is_taken_away_makes_no_proof_good_again__and_put_
                     while "result" in await besieged.ask(client, f"mail://{len(reading.called)}"):
                         pass  # it looks once a second
                 assert json.loads((await asked(client, used)).body)["error"]["code"] in (-31003, -31005)
+                async with asyncio.timeout(PATIENCE):
+                    while '"decision_failed"' not in gateway.stderr:
+                        assert "error" in await besieged.ask(client, "mail://away")
+                told = next(line for line in gateway.stderr.splitlines() if '"decision_failed"' in line)
+                assert json.loads(told)["detail"].endswith("taken away while it was in use: put it back, or restart")
                 for file in taken:
                     os.replace(away / file.name, file)
                 async with asyncio.timeout(PATIENCE):

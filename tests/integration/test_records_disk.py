@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.command import Serving
+from tests.world.command import Serving, accredit
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, RawServer, until
 from tests.world.recorded import outcomes
 from tests.world.recorded_load import Load, Upstream, ask, configure, readiness, serving, verify
 from tests.world.small_disk import SmallDisk
+from tests.world.warm import COMMAND
 
 pytestmark = pytest.mark.slow
 
@@ -22,13 +23,13 @@ def seeing(folder: Path, disk: SmallDisk) -> Serving:
     return serving(folder, "--config", str(folder / "accredit.toml"), within=disk.within)
 
 
-async def unready(port: int) -> Any:
-    """What `/readyz` says when it does not say that all is well."""
+async def with_status(wanted: int, port: int) -> Any:
+    """What `/readyz` says once it has this status: it looks once a second."""
     async with asyncio.timeout(PATIENCE):
         while True:
-            status, told = await readiness(port)
-            if status == 503:
-                return told
+            status, said = await readiness(port)
+            if status == wanted:
+                return said
 
 
 async def test_while_a_disk_is_full_nothing_is_forwarded__and_with_room_again_calls_go_on(tmp_path: Path) -> None:
@@ -40,17 +41,24 @@ async def test_while_a_disk_is_full_nothing_is_forwarded__and_with_room_again_ca
                 working = asyncio.create_task(load.work(gateway.port, "call", CLIENTS))
                 await until(lambda: len(load.refused) > CLIENTS)  # the log alone has filled it
                 assert load.answered
-                told = await unready(gateway.port)
+                told = await with_status(503, gateway.port)
                 assert told["records"] is False
                 assert "records_problem" not in told  # that is for who brings a token
                 disk.grow(64)
                 before = len(load.answered)
                 await until(lambda: len(load.answered) > before + CLIENTS)
-                assert (await readiness(gateway.port))[0] == 200
+                await with_status(200, gateway.port)
                 gateway.stop()
                 await working
                 await asyncio.to_thread(gateway.wait)
                 assert '"records can\'t be written"' in gateway.stderr
+            disk.fill()
+            where = ("--store", f"sqlite:///{disk.path}/accredit.db", "--key", str(tmp_path / "gateway.key"))
+            pruned = await asyncio.to_thread(
+                accredit, "log", "prune", "--before", "1s", *where, folder=tmp_path, command=(*disk.within, *COMMAND)
+            )
+            assert pruned.returncode == 2, pruned
+            assert "if its disk is full, make room there" in pruned.stderr
         load.check(disk.copy(tmp_path) / "accredit.db", upstream.called)
         assert verify(tmp_path)["valid"]
 
@@ -77,7 +85,7 @@ async def test_what_came_of_calls_on_a_full_disk_is_on_record_when_there_is_room
                 upstream.held.set()
                 told = [(await call)["error"] for call in calls]
                 assert {(error["code"], error["data"]["forwarded"]) for error in told} == {(-31006, True)}
-                assert (await unready(gateway.port))["records"] is False
+                assert (await with_status(503, gateway.port))["records"] is False
                 disk.make_room()
                 async with asyncio.timeout(PATIENCE):
                     while (await readiness(gateway.port))[0] != 200:  # nobody calls: it tries by itself
@@ -111,7 +119,7 @@ async def test_a_disk_that_takes_no_writes_lets_no_call_through__until_it_does(t
                     assert upstream.called == before
                     disk.read_only(False)
                     assert "result" in await ask(client, "writable")
-                    assert (await readiness(gateway.port))[0] == 200
+                    await with_status(200, gateway.port)
                 gateway.stop()
                 await asyncio.to_thread(gateway.wait)
         load.answered.append("writable")

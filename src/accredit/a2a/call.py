@@ -4,8 +4,8 @@
   without the proof, the scope, the gateway with the agent's name, and the protocol. It is valid for this request alone.
 - [label] A proof for A2A signs a label that only A2A has. So it is not valid for MCP or an HTTP API, and theirs are not
   valid for A2A.
-- [one-proof] A proof is in the header `Ratify-Proof`, or in `params.metadata`, in one spelling. Two that differ are
-  an invalid proof. So is text that is not base64url without padding.
+- [one-proof] A proof is in the header `Ratify-Proof`, or in `params.metadata`. Two whose texts differ are an invalid
+  proof. So is text that is not base64url without padding.
 - [skill] A message that names a skill needs the agent's scope and the skill's. One that names none needs those of all
   skills, since no request of A2A says which skill it is for. An unknown skill is refused.
 - [continued] A message that continues a task needs what that task's earlier messages needed, too.

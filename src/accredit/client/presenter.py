@@ -101,14 +101,13 @@ class _Held(NamedTuple):
     expires_at: int
 
 
-class _Source:
+class _Source(Struct):
     """A delegation and its source. `stamp` changes whenever its file's content does. `held` is the delegation, or the
     reason why it can't be used."""
 
-    def __init__(self, held: _Held | ConfigurationError, file: Path | None, stamp: object) -> None:
-        self.held = held
-        self.file = file
-        self.stamp = stamp
+    held: _Held | ConfigurationError
+    file: Path | None
+    stamp: object
 
 
 class Challenge(Struct, frozen=True):

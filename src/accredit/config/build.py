@@ -67,7 +67,7 @@ def build_all_settings(
     own: KeyRing | None = None,
 ) -> list[GatewaySettings]:
     """Return the settings of each server. If there are several, each has those of its view (`servers`). With
-    `gateway.merge`, the settings of all servers merged into one come last.
+    `gateway.merge`, the settings of the merged endpoint come last.
 
     All share one vocabulary, and one set of sealing keys: `own` if given, unless a file with keys is configured. Each
     record names the whole configuration. A file that several servers use, such as the lock, is read once. Raises
@@ -180,7 +180,7 @@ def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream |
 
 def _folder(loaded: Loaded) -> Path | None:
     """Return the folder that the command runs in, or None for the current one. It is `upstream.cwd`. If that is not
-    set, a command from the file runs in the file's folder, since its paths are relative to that."""
+    set, a configuration file's command runs in that file's folder, since its paths are relative to that."""
     if loaded.config.upstream.cwd is not None:
         folder = Path(loaded.config.upstream.cwd)
         if not folder.is_dir():

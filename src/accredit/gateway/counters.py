@@ -14,6 +14,7 @@ from accredit.errors import (
     KeysUnavailable,
     ProofRefused,
     RequestError,
+    StoreUnavailable,
     TokenError,
     UpstreamError,
 )
@@ -123,6 +124,13 @@ class Counters:
             if left_out := self._pace.skipped():
                 facts["left_out"] = left_out
         log_event(_log, level, event, **facts, **trace_field())
+
+
+def report_fault(method: str, fault: Exception) -> None:
+    """Log why a decision could not be made. A store's own words are logged whole: they name the store first, and end
+    with what to do. Of any other fault only the beginning is."""
+    detail = str(fault) if isinstance(fault, StoreUnavailable) else excerpt(f"{fault!r}")
+    log_event(_log, logging.ERROR, "decision_failed", method=method, detail=detail, **trace_field())
 
 
 def _kind(error: AccreditError) -> str:

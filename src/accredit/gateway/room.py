@@ -74,7 +74,7 @@ class Slot:
         self._gave_way = False
 
     def give_way(self) -> None:
-        """Give the place back, and cancel the task in the context."""
+        """Give the place back, and cancel the task inside its `with`."""
         self.leave()
         if self._task is not None:
             self._gave_way = True
@@ -324,7 +324,7 @@ class Rooms:
         self.bodies.fit(bodies, int(bodies * reserved))
 
     def proved(self, session: bytes) -> None:
-        """Note that a session has authenticated. It is given by the client's id for it."""
+        """Note that a session has authenticated. `session` is the client's id for it."""
         if len(session) > MAX_REMEMBERED_SESSION_BYTES:
             return
         known = session in self._sessions

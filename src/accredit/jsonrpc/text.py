@@ -135,7 +135,7 @@ _TAKEN_LEVELS = 2
 
 
 def check_text(data: bytes) -> None:
-    """Check [utf-8], [depth] and [finite], in one pass if that confirms them. Raises `JsonError`."""
+    """Check [utf-8], [depth] and [finite], together if possible, else one by one. Raises `JsonError`."""
     if not reads_well(data) or is_too_deep(data):
         check_each_rule(data)
 

@@ -4,6 +4,7 @@ A file is written under a temporary name in the same folder, synced to disk, and
 the old file, the new one or none, but never half a file. An existing file is kept unless replacing is requested.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Iterable
@@ -28,6 +29,7 @@ class MissingFile(ConfigurationError):
 
 _PRIVATE = 0o600
 _PUBLIC = 0o644
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _PIECE_BYTES = 1 << 20
 """How many bytes are read at once. Before it reads, Python allocates as many as are requested."""
 
@@ -100,7 +102,7 @@ def write_lines(path: Path, lines: Iterable[bytes], *, private: bool, replace: b
     except FileExistsError:
         raise exists_already(path) from None
     except OSError as error:
-        raise ConfigurationError(f"can't write {path}: {error.strerror}", "name a file that can be written") from None
+        raise _not_written(f"can't write {path}", error, "name a file that can be written") from None
     return written
 
 
@@ -124,9 +126,14 @@ def replace_file(path: Path, data: bytes, *, old: bytes) -> None:
             temporary.unlink(missing_ok=True)
         sync_folder(path.parent)
     except OSError as error:
-        raise ConfigurationError(
-            f"can't replace {path}: {error.strerror}", "run the command as the file's owner, in a folder of theirs"
-        ) from None
+        remedy = "run the command as the file's owner, in a folder of theirs"
+        raise _not_written(f"can't replace {path}", error, remedy) from None
+
+
+def _not_written(what: str, error: OSError, remedy: str) -> ConfigurationError:
+    if error.errno in _NO_ROOM:
+        remedy = "make room on that disk, and run the command again"
+    return ConfigurationError(f"{what}: {error.strerror}", remedy)
 
 
 def exists_already(path: Path, *, can_force: bool = False) -> ConfigurationError:

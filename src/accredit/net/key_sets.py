@@ -124,7 +124,7 @@ class _Remote:
         self.fault = ""
 
     async def keys(self, kid: str | None) -> KeySet:
-        """Return the keys by [fresh] to [no-set]."""
+        """Return keys, perhaps fetched ([fresh] to [no-set])."""
         known = self._usable()
         if known is None or not known.knows(kid):
             await self._refetched()

@@ -99,7 +99,7 @@ def _notes(parts: dict[str, object], loaded: Loaded) -> Iterator[str]:
 
 def _check_everything(loaded: Loaded) -> dict[str, object]:
     """Make all checks that `serve` makes before it starts, and return the findings. Raises `ConfigurationError` for the
-    last fault. Earlier faults, and other missing files and variables, are printed."""
+    last fault (perhaps a missing file or variable), and prints all others."""
 
     config, exposed = loaded.config, None
     behind = config.upstream

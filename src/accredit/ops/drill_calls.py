@@ -47,7 +47,7 @@ Verdict = Literal["ok", "got_through", "refused", "other_refusal", "no_answer"]
 
 
 class ExpectedOutcome(NamedTuple):
-    """How a call must end: with this error or, if it names none, with a result."""
+    """How a call must end: in an error or, if `code` is None, a result."""
 
     code: int | None = None
     error: str = ""

@@ -106,7 +106,9 @@ def as_configuration_errors() -> Generator[None]:
         ) from None
     except StoreUnavailable as error:
         raise ConfigurationError(
-            str(error), "name the gateway's store with --store; if it is locked, or does not answer, try again"
+            str(error),
+            "name the gateway's store with --store; if it is locked, or does not answer, try again; if its disk is"
+            " full, make room there",
         ) from None
     except AttestationError as error:
         raise ConfigurationError(str(error), "`accredit log verify` names the place that is damaged") from None

@@ -5,8 +5,8 @@
   pinned tool that is not listed.
 - [moved-name] If another tool was approved with the same definition, except for the name, the finding for a new or
   changed tool names that tool. It is a rename, a swapped pair, or a copy.
-- [instructions] If the instructions differ, that is `instructions_changed`. It is reported, and nothing is refused for
-  it.
+- [instructions] If the instructions differ, the finding is `instructions_changed`. It is only reported: no call is
+  refused because of it.
 - [lookalike] If a new or changed tool's name looks like another's, or mixes scripts, the finding says so.
 """
 

@@ -156,8 +156,8 @@ def without_meta(text: bytes) -> dict[str, Raw]:
 
 
 def same_but_for_name(tools: Iterable[Definition]) -> dict[str, list[str]]:
-    """Group tools' names: those whose definitions are equal except for the name, by the digest of the definition
-    without it."""
+    """Group the names of tools whose definitions are equal except for the name. The keys are the digests of the
+    definitions without the name."""
     found: dict[str, list[str]] = {}
     for tool in tools:
         rest = without_meta(tool.text)

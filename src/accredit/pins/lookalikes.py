@@ -104,8 +104,8 @@ def twins_in(text: str) -> list[tuple[str, str]]:
     """Return the words of a text that consist only of letters that look like those of another script, each with its
     reading in Latin letters. Takes time linear in the text's length.
 
-    If the text also has other letters of that script, it may simply be written in it, and then short words of this kind
-    are common. So only long ones are returned; but Latin words that look like words of that script are returned, too.
+    If the text also has other letters of a script, it may be written in that script, in which short words of this kind
+    are common. Then only the long ones are returned, and also Latin words that look like words of that script.
     """
     plain = {script_of(char) for char in text if char.isalpha() and not char.isascii() and char not in _TWINS}
     found: list[tuple[str, str]] = []

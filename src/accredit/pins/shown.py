@@ -98,8 +98,8 @@ def visible_text(text: str) -> str:
 
 
 def _has_another_form(letter: str, char: str) -> bool:
-    """Return whether a character would have another form after `letter`, a letter with its marks ("": after no
-    letter)."""
+    """Return whether a character has another form in Unicode (NFC) after `letter`, which is a letter with its marks. If
+    `letter` is "", return whether the character is a mark, which then follows no letter."""
     if char < _FIRST_COMBINING:
         return False
     return (not letter and unicodedata.combining(char) != 0) or not unicodedata.is_normalized("NFC", letter + char)

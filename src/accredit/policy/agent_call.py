@@ -44,7 +44,7 @@ class AgentCall(GuardedCall, frozen=True, dict=True):
 
     @property
     def word_to_hosts(self) -> str:
-        """Nothing: no host speaks A2A."""
+        """An addition to refusals, for people whose host can't make proofs. It is empty, as no host speaks A2A."""
         return ""
 
     @property
@@ -54,7 +54,8 @@ class AgentCall(GuardedCall, frozen=True, dict=True):
 
     @property
     def about_tasks(self) -> bool:
-        """Whether it depends on who owns tasks, not on the catalog. The extended card depends on neither."""
+        """Whether the request depends on who owns tasks, not on the catalog. A request for the extended card depends on
+        neither."""
         return not self.sends
 
     @property
@@ -70,7 +71,8 @@ class AgentCall(GuardedCall, frozen=True, dict=True):
 
     @property
     def one_task(self) -> str | None:
-        """The task whose first message counts for this request."""
+        """The id of the one task that the request is about, or None. The message that created this task determines what
+        the request needs."""
         if self.sends:
             return self.continued or None
         return self.target or None
@@ -85,6 +87,7 @@ class AgentCall(GuardedCall, frozen=True, dict=True):
 
 
 def is_about_tasks(record: CallRecord) -> bool:
-    """Return whether a recorded call was about tasks, or about nothing that the catalog has."""
+    """Return whether a recorded call was about tasks, not about a target in the catalog. Every request to an agent
+    counts as such, except for messages."""
     call = record.call
     return call.method not in AGENT_MESSAGES if call.protocol == PROTOCOL else call.method in TASKS

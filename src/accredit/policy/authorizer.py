@@ -1,9 +1,9 @@
 """Authorizes a caller by a bearer token: the same checks in the gateway and in a guarded server. Awaits key sets, and
 issuers' answers.
 
-- [verified] The token is one of the issuers'. That is shown by its signature or, if it is not a JWT of theirs, by the
-  answer of the issuer that can be asked (`tokens.verify`). If it names a gateway's configuration, that must be the one
-  in force. If it names a session, the message must have come in that session.
+- [verified] One of the configured issuers has issued the token. Its signature shows that or, if it is not a JWT of
+  theirs, the answer of the one issuer that is asked about such tokens (`tokens.verify`). If the token names a gateway's
+  configuration, that must be the one in force. If it names a session, the message must have come in that session.
 - [tool] A called tool must be one that the token allows, and the token must have the scope that the tool requires.
 
 The callers determine where in a message a token may be, and which of several decides (`tokens.carried`).

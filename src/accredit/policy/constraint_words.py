@@ -1,7 +1,7 @@
 """Scopes and constraints in words: what a constraint allows, which facts it needs, and why it refuses a call. No I/O.
 
-The verifier's reason (`constraint_denied: cert 0: constraint[1] (max_amount): ...`) stays for programs. It names the
-constraint by its position. Its detail begins with fixed words of the protocol (Ratify section 7).
+The verifier's reason (`constraint_denied: cert 0: constraint[1] (max_amount): ...`) is kept as it is, for programs. It
+names the constraint by its position. Its detail begins with fixed words of the protocol (Ratify section 7).
 """
 
 import json
@@ -74,7 +74,8 @@ def facts_needed(condition: Constraint) -> tuple[str, ...]:
 
 
 def facts_table(facts: Sequence[str]) -> str:
-    """Return a line for a catalog, which takes these facts from arguments of the same names."""
+    """Return the line for a tool's table in a catalog by which each of these facts is taken from the argument of the
+    same name."""
     sources = ", ".join(f'{fact} = "/{fact}"' for fact in facts)
     return f"facts = {{ {sources} }}"
 

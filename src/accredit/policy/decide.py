@@ -23,8 +23,8 @@
   - The task is looked up between [revocation] and [replay], once the sender is certain. If this sender does not own the
     task, the request is refused, with the same text for every cause.
   - To see a task, its owner needs nothing more.
-  - A call that continues a task, as messages to agents do, needs what that task's own call needed, too, and so does
-    whatever changes it afterwards.
+  - A call that continues a task, such as a message to an agent, also needs what the call that created the task needed.
+    Each later change of the task needs both as well.
   - To change a task, its owner needs the tool's scope and, if the tool is sensitive, a challenge issued here. A bound
     proof must be bound to that scope. The constraints are evaluated for the call that created the task, and no use is
     taken.
@@ -35,7 +35,7 @@
   forwarded as with proofs off. Challenges are still spent, and uses taken. These things differ:
   - Nobody is asked to sign a challenge, so a sensitive target takes one that the client made.
   - The proof for a target without an entry in the catalog is verified too, to learn who calls.
-  - If a task belongs to a token, the agent that made it is not compared (`TaskScope.by_token`).
+  - If tasks belong to tokens' subjects (`TaskScope.by_token`), the agent that created the task is not compared.
 
   These refusals are enforced even then:
   - those where nothing could be decided: the store does not answer, or a clock was set back;
@@ -207,7 +207,7 @@ class ProofCheck:
     @property
     def enforced_definition(self) -> str | None:
         """The digest that the called tool's definition must have, even if other refusals are not enforced; None if any
-        will do."""
+        definition is accepted."""
         enforced = self._pins is not None and self._pins.enforced
         return self._pinned(self._call.method, self._call.target) if enforced else None
 
@@ -442,8 +442,7 @@ class ProofCheck:
             raise refusals.definition_changed(call, self.entry, expected, found)
 
     def _covered(self, bundle: ProofBundle, result: VerifyResult) -> Generator[Need, object, None]:
-        """Check the scope and the constraints, and take the uses (what is left of [authority]). Raises
-        `ProofRefused`."""
+        """Check the scope and the constraints, and take the uses: the rest of [authority]. Raises `ProofRefused`."""
         entry, granted = self.entry, result.granted_scope
         if entry is None or (self._about_tasks and not self._changes_task):
             return
@@ -500,7 +499,7 @@ class ProofCheck:
         )
 
     def _refuse(self, bundle: ProofBundle, result: VerifyResult) -> Generator[Need, object, None]:
-        """Raise the refusal of a proof that the verifier did not accept, by the verifier's result."""
+        """Raise the refusal of a proof that the verifier did not accept. `result` is the verifier's."""
         if self._fault is not None:
             raise self._fault
         if self._seen is Spending.SPENT:

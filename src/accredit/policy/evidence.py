@@ -149,7 +149,7 @@ RESTS_ON: Mapping[str, str] = {
 
 
 def in_words(name: str, part: ProvenPart, names: Mapping[str, str]) -> str:
-    """Return a text for people: who a part is about, when, and what shows it. `names` are as for `sentence`."""
+    """Return a text for people about a part: who, when, and what proves it. `names` are as for `sentence`."""
     if part.verified is None:
         return f"can't be told: {part.why}"
     if not part.verified:
@@ -212,8 +212,8 @@ class _Untold(Exception):
 
 class Auditor:
     """Judges records. `roots` are the trusted people's keys, with their names. With `only_these`, a chain with another
-    root is a contradiction; otherwise its root is unknown. `now` (unix seconds) is for exports, which lack the proofs
-    of recent calls: then the signer of these is unknown. `target` is a request's path, according to the caller
+    root is a contradiction; otherwise its root is unknown. `now` (unix seconds) is given for exports. They lack the
+    proofs of recent calls, so it is unknown who signed these. `target` is a request's path, according to the caller
     ([path]): that of some call or, with `one_call`, of the only one that is judged."""
 
     def __init__(
@@ -248,8 +248,8 @@ class Auditor:
 
     def chain_in(self, text: bytes, authority: RecordedAuthority) -> _Chain:
         """Return the certificates in a text, which must be the chain that the record names. An unreadable chain is a
-        fault only if trusted roots were given: records of version 2 may hold unreadable chains of persons that nobody
-        trusted."""
+        fault, with one exception: without `only_these`, a record of version 2 may have one, as gateways then also
+        recorded the chains of persons that nobody trusted."""
         known = self._chains.get(text)
         if known is None:
             try:
@@ -299,8 +299,8 @@ class _Case:
         self._unanswered: list[str] = []
 
     def judge(self, auditor: Auditor, certificates: bytes | None, proof: _Proof) -> Evidence:
-        """Judge who allowed the call, and who signed it. For the latter, only the leaf's key of the chain is needed, if
-        that is readable."""
+        """Judge who allowed the call, and who signed it. To judge who signed, only the key of the chain's leaf is used,
+        if the chain is readable."""
         allowed, why_not = _verdict(lambda: self._check_chain(auditor, certificates))
         read: list[KeptProof] = []
         signed, why_unsigned = _verdict(lambda: self._check_proof(proof, auditor, read))
@@ -368,7 +368,7 @@ class _Case:
 
     def _answers(self, constraint: Constraint, params_sha256: str) -> bool:
         """Return whether the record is enough to judge a constraint. The record holds only one digest of the call's
-        arguments. For a later leg of a call, it differs from the digest in a certificate for the call."""
+        arguments. For a later leg of a call, this digest differs from the one in a certificate for the call."""
         if self._record.call.method in TASKS:
             return False
         if not isinstance(constraint, Extension) or constraint.name != CALL:
@@ -470,8 +470,8 @@ class _Case:
             raise _Contradiction(f"its proof is for another {other}")
 
     def _check_derived(self, context: SignedContext, path: str, signed: bytes) -> bytes:
-        """Check that the signed session context is derived from the kept context. Return the hash of the request in
-        it."""
+        """Check that the signed session context is derived from the kept context. Return the hash of the request from
+        which it was derived."""
         try:
             request = operation_context_hash(
                 context.required_scope,

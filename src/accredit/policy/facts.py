@@ -91,7 +91,7 @@ def facts_fault(sources: Mapping[str, object]) -> str | None:
 
 @cache  # bounded: its arguments come from the configuration alone
 def _pointers(source: str) -> list[str]:
-    """Return the pointers of a template, or a text that is itself a pointer; none for a constant."""
+    """Return the pointers in a template. For a text that is a pointer, return that one; for a constant, return none."""
     return _HOLE.findall(source) or ([source] if source.startswith("/") else [])
 
 

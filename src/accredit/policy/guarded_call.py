@@ -117,7 +117,8 @@ class GuardedCall(Struct, frozen=True, dict=True):
 
     @property
     def one_task(self) -> str | None:
-        """The one of `tasks` whose own call counts for this call, if there is one."""
+        """The id of the one task that the call is about, or None. The call that created this task determines what this
+        call needs."""
         return self.target if self.method in TASK_METHODS else None
 
     def request_hash(self, scope: str) -> bytes:
@@ -137,8 +138,8 @@ class GuardedCall(Struct, frozen=True, dict=True):
         return payload_digest({name: value for name, value in self.covered.items() if name not in _LEG_MEMBERS})
 
     def facts(self, verifier_id: str, definition: str | None = None) -> CallFacts:
-        """Return the facts for constraints that need the call itself, at this verifier. `definition` is the pinned
-        digest of the tool's definition."""
+        """Return the facts about the call itself, for the constraints that need them. `verifier_id` is the id of this
+        gateway or server. `definition` is the pinned digest of the tool's definition."""
         return CallFacts(
             verifier_id=verifier_id,
             method=self.method,
@@ -207,7 +208,7 @@ def call_of_platform(call: GuardedCall, workspace_id: str, invocation_id: str) -
 
 
 class ApiCall(GuardedCall, frozen=True, dict=True):
-    """A request to an HTTP API, by its method. Its `target` is its route's text, "" if it has none."""
+    """A request to an HTTP API. `method` is its HTTP method, and `target` is its route's text, "" if it has none."""
 
     @property
     def guarded(self) -> bool:

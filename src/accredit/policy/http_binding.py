@@ -109,7 +109,8 @@ def verify_steps(
 
 
 def _answer(need: ProofNeed, bundle: ProofBundle) -> Generator[Need, object, object]:
-    """Yield a need of the verifier as one of a decision. If the port raises, so does this: there is no result then."""
+    """Yield a need of the verifier as a need of a decision, and return the answer. If the port raises an error, this
+    raises it too: there is no result then."""
     try:
         match need:
             case IsRevoked():

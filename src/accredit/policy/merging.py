@@ -97,7 +97,7 @@ class MergedCatalog(Catalog, frozen=True, kw_only=True):
 
     @property
     def says_something(self) -> bool:
-        """Whether the operator has named anything."""
+        """Whether the operator has configured any scope, for any of the servers."""
         return any(each.says_something for each in self.by_server.values())
 
     def vocabulary(self) -> frozenset[str]:

@@ -108,7 +108,8 @@ class Quotas(Struct, frozen=True):
 
 
 def window_seconds(text: str) -> int:
-    """Return the seconds of a window, such as `15m`. Raises `ValueError`, whose text ends "KEY ..."."""
+    """Return the seconds of a window, such as `15m`. Raises `ValueError`, whose text follows the setting's name in an
+    error message."""
     match = _WINDOW.fullmatch(text)
     found = int(match[1]) * _UNITS[match[2]] if match is not None else 0
     if not 0 < found <= MAX_RATE_WINDOW_SECONDS:

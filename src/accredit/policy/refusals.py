@@ -76,8 +76,9 @@ def missing_proof(call: GuardedCall, entry: Entry | None, verifier_id: str, bind
 
 
 def ask_for_introduction(method: str, verifier_id: str, binding: str, challenge: str) -> ProofRefused:
-    """-31001 with status 401: where OAuth clients are let in, a request to begin, or for a list, came with neither a
-    token nor a proof. `challenge` tells these clients where to go; the data tells others how to make a proof."""
+    """-31001 with status 401: where OAuth clients are let in, an `initialize`, `server/discover` or list request came
+    with neither a token nor a proof. `challenge` tells these clients where to go; the data tells others how to make a
+    proof."""
     call = GuardedCall(method, "", "", b"", None, None)
     refused = missing_proof(call, None, verifier_id, binding)
     refused.challenge = challenge
@@ -113,7 +114,7 @@ def denial(
     agent_id: str = "",
 ) -> ProofRefused:
     """-31003: the verifier refused the proof, or its grant does not cover the call. `words` are for people; without
-    them, they are shown the reason. An id of "" is not known."""
+    them, they are shown the reason. An id is "" if it is not known."""
     text = words or _STATUS_TEXT.get(status, reason)
     if status is IdentityStatus.SCOPE_DENIED and entry is not None:
         covers = ", ".join(granted) or "nothing"

@@ -5,11 +5,11 @@ Of the arguments the log has only a digest, unless they are recorded in full. So
 
 - [known] These are decided by the steps of `decide`, as of the time of the call: the catalog, roots, expiry, scopes,
   the binding, and the constraints about the time, the gateway, the method and the target.
-- [unknown] Unknown facts are not guessed. These leave the answer open, unless another rule certainly refuses the call:
-  a constraint or a quota on arguments that are not recorded, a constraint on how often a certificate was used, a
-  definition that was not recorded, a root that only a registry knows, an invalid proof, a token's scopes, and a request
-  about a task. So does a request to an HTTP API that matched no route, or may now match another one, since no path is
-  recorded.
+- [unknown] Unknown facts are not guessed. The following leave the answer open, unless another rule certainly refuses
+  the call: a constraint or a quota on arguments that are not recorded, a constraint on how often a certificate was
+  used, a definition that was not recorded, a root that only a registry knows, an invalid proof, a token's scopes, and a
+  request about a task. A request to an HTTP API leaves the answer open, too, if it matched no route, or may now match
+  another one: no path is recorded.
 - [same-settings] If the answer is open and the call was decided by this very configuration (its digest is the same),
   the recorded decision stands. There is one exception: an answer that is open because of a definition stays open, as
   the digest does not cover the pins in the lock file.
@@ -114,8 +114,8 @@ class TokenTerms(NamedTuple):
 
 class ServerTerms(NamedTuple):
     """The settings for decisions at one endpoint. Without a `policy`, proofs are off. `token_scopes` are the scopes
-    that tools require of a token. `route_now` returns the route of an HTTP API that matches the requests of an earlier
-    route now (`http_api.routes`)."""
+    that tools require of a token. `route_now` is given a recorded route of an HTTP API, and returns the route that
+    matches its requests now (`http_api.routes`)."""
 
     policy: Policy | None
     pins: Pins | None = None

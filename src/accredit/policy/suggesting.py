@@ -2,10 +2,10 @@
 
 - [signature] Only a call with valid signatures leads to a suggestion: its agent is known, and its principal is still
   trusted. Calls that are unsigned, or have an invalid proof, lead to nothing.
-- [allowed-calls] Of these, only calls that passed are used: they were allowed, or decisions were only observed, and
-  they lacked only authority (a scope, or an entry of the catalog). A call that was refused for lack of authority was
-  only an attempt: it is reported, and leads to nothing. Refusals by a person's constraint, or for a reason other than
-  authority (a token, a definition), stay.
+- [allowed-calls] Of these, two kinds lead to a suggestion: calls that were allowed, and calls that passed because
+  decisions were only observed, if they lacked nothing but authority (a scope, or an entry of the catalog). A call that
+  was refused for lack of authority was only an attempt: it is reported, and leads to nothing. A call that was refused
+  by a person's constraint, or for a reason other than authority (a token, a definition), stays refused.
 - [existing-grant] If a call was allowed by the scope that its target still needs, it needs no new grant.
 - [own-scope] A target in the catalog keeps its scope. For a tool that the catalog does not name, a table is suggested,
   with a scope for this tool alone (`catalog.own_scope`).

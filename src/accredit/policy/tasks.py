@@ -49,8 +49,8 @@ _decode = msgspec.json.Decoder(CreatingCall).decode
 class TaskScope(NamedTuple):
     """The scope of a server's task ids. `name` distinguishes servers. `server` is the server's name if there are
     several, else "". At the merged endpoint (`merged`) it is not used: there, the name of a tool or task shows which
-    server it is from. With `by_token`, tasks belong to tokens' subjects, and proofs are ignored. With `apart`, each
-    session has tasks of its own, and `apart` distinguishes this process from those before it."""
+    server it is from. With `by_token`, tasks belong to tokens' subjects, and proofs are ignored. With `apart`, a text
+    that no earlier process has used, each session has tasks of its own."""
 
     name: str = ""
     server: str = ""

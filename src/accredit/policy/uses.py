@@ -6,7 +6,7 @@ questions (needs, in `decision`).
   which returns a sealed state, may be made once, whichever certificate it uses. So one consent covers all rounds of the
   call, but no round may be repeated, even with a second consent to the same call.
 - [issuer] A limit is kept under the ids of both the issuer and the certificate. Delegators choose their certificates'
-  ids freely, and so none can use up another's limit.
+  ids freely: without the issuer's id, one could use up another's limit.
 - [atomicity] A call takes its certificates' uses and its quotas at once: all of them, or none.
 - [quota-once] The first time that a later leg of a call is made, it takes no quota, whoever makes it. Each repetition
   of that leg does. So a call counts once for all its rounds, and again for each repeated round.

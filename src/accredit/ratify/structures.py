@@ -1,8 +1,8 @@
 """Delegation certificates and proof bundles, and the bytes that are signed for a certificate (Ratify sections 2 and 4).
 No I/O.
 
-`ProofBundle.decode` defines what a bundle is. `decode_proof_bundle` recognises texts that `msgspec` alone reads in the
-same way, in half the time. A text within the allowed size is one of these if:
+`ProofBundle.decode` defines what a bundle is. `decode_proof_bundle` recognises texts for which `msgspec` alone gives
+the same result, and reads these in half the time. A text within the allowed size is one of these if:
 
 - [backslash] it has no backslash, so every string is spelled literally, and no surrogate stands alone;
 - [repetition] it has no more colons than its members and strings account for, so no member occurs twice;

@@ -23,7 +23,7 @@ The steps are taken in this order, and the first failure decides (the protocol n
 Not checked here: that the agent itself sent the bundle (bindings are for that), that a certificate's lifetime lies
 within its parent's, and that the chain has no loops. Without `roots` anyone can be the principal.
 
-The checks of a signed challenge, from `check_challenge_length` on, are those of a turn of a session, too (Ratify
+The checks of a signed challenge, from `check_challenge_length` on, also serve to verify a turn of a session (Ratify
 section 10). Each returns nothing, or raises `Refusal` with the exact reason. `what` names the verified object in it.
 """
 
@@ -125,8 +125,8 @@ def constraints_fault(chain: Sequence[DelegationCert], terms: Terms) -> VerifyRe
 
 
 def certificate_fault(chain: Sequence[DelegationCert], index: int) -> str | None:
-    """Return why a certificate of a chain (leaf first) is invalid at any time, or None. Its ids and its signature are
-    checked, and that it fits the certificate above it."""
+    """Return why a certificate of a chain (leaf first) is invalid whatever the time is, or None. The checks: its ids,
+    its signature, and that the certificate after it lets its issuer delegate."""
     cert = chain[index]
     for whose, holder_id, key in (
         ("issuer", cert.issuer_id, cert.issuer_pub_key),

@@ -109,7 +109,8 @@ def accepted_content(responses: Responses, key: str) -> _Content | None: ...
 @overload
 def accepted_content(responses: Responses, key: str, model: type[_Model]) -> _Model | None: ...
 def accepted_content(responses: Responses, key: str, model: type[_Model] | None = None) -> _Content | _Model | None:
-    """Return a form's content if the person accepted the form, else None. If `model` is given, the content is one."""
+    """Return a form's content if the person accepted the form, else None. With `model`, return the content as an
+    instance of it, or None if it does not fit."""
     view = input_response(responses, key)
     content = view.content if isinstance(view, Elicited) else None
     if content is None or model is None:

@@ -54,7 +54,7 @@ class LegOptions(Struct, frozen=True):
 
 
 class InputContext(Struct, frozen=True):
-    """The context that a handler gets with its entry. The server chose `key`, which only matches the answer to the
+    """The context that a handler gets with its entry. The server chose `key`; it only serves to match the answer to the
     request.
 
     The handler's result is its only way to send anything to the server.

@@ -97,7 +97,7 @@ def with_input_required(result: type[_Complete]) -> TypeAdapter[_Complete | Inpu
     `result`.
 
     Raises `ValueError` for an SDK model that answers a method which may not ask for input. For any other model the
-    method is unknown here, so the caller must make sure that it may.
+    method is unknown here, so the caller must make sure that this method may ask for input.
     """
     answered = [method for method, row in methods.MONOLITH_RESULTS.items() if issubclass(result, get_args(row) or row)]
     if answered and INPUT_REQUIRED_METHODS.isdisjoint(answered):
@@ -174,8 +174,8 @@ def with_retry_params(
     """Return the params of a retry: the original ones, with this round's answers and state instead of an earlier
     round's.
 
-    If `params` is an object, the answers become plain and have their names on the wire. If it is a model, its own
-    fields are set. `params` is not changed. Raises `ValueError` for an answer that is invalid.
+    If `params` is a plain object, the answers are added as plain objects too, under the names on the wire. If it is a
+    model, its fields are set. `params` is not changed. Raises `ValueError` for an answer that is invalid.
     """
     if isinstance(params, InputResponseRequestParams):
         return cast("Params", _typed_retry(params, input_responses, request_state))

@@ -10,13 +10,13 @@ time:
 The associated data are the version, the key's id, and the binding (`state_binding`). A sealed state opens only if:
 
 - [length] its length is at most that of the longest state that may be sealed;
-- [version] its version is known, and its base64 is the one spelling of its bytes;
+- [version] its version is known, and its base64 is canonical;
 - [key] a key of the ring has that id;
 - [tag] the tag is valid for this binding;
 - [expiry] it has not expired.
 
-Every failure has the same public text; the reason is for the program's log. Not checked: whether it was returned
-before. A leg may be repeated, and each is authorized anew.
+Every failure has the same public text; the reason is for the program's log. Not checked: whether the state was returned
+before. A leg may be repeated, and each repetition is authorized anew.
 
 For other uses, keys are derived from these by HKDF-SHA256 with a label (`KeyRing.derived`), so that a text sealed for
 one use does not open for another. `session_ids` is one such use.

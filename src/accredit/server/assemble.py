@@ -48,8 +48,8 @@ _Root = str | Path | HybridPublicKey
 
 
 class GuardFileError(ConfigurationError, SystemExit):
-    """A key file of a guard can't be used. If a server does not handle this error, Python prints one line without a
-    traceback, as for an exit. If it does, the error is a `ConfigurationError`."""
+    """A key file of a guard can't be used. A server can handle this error as a `ConfigurationError`. If it does not,
+    Python prints one line without a traceback, as for a `SystemExit`."""
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(what, remedy)
@@ -82,8 +82,8 @@ class Guard:
         The arguments are the settings of the same names in `[proofs]` and `[gateway]`; paths are relative to the
         working directory. If `roots` is None, proofs are not judged, only `tokens`. `store` is a URL, or a store that
         its owner closes. `methods` are the server's own methods that pass without a decision. `constraint_evaluators`
-        has the evaluators of constraints that extensions define, by type. `registries` are the keys that are pinned at
-        registries, by URL: what has replaced one of them is a root. `clock` returns unix seconds.
+        has the evaluators of constraints that extensions define, by type. `registries` maps the URLs of registries to
+        the keys that are pinned there: a key that has replaced one of them is a root. `clock` returns unix seconds.
         """
         _check(gateway_id, default_tool_scope, binding)
         _check_seconds(freshness_seconds=freshness_seconds, challenge_seconds=challenge_seconds)
@@ -247,8 +247,8 @@ def _load_roots(roots: Iterable[_Root], name: str = "roots", *, needed: bool = T
 
 
 def _load_registries(registries: Mapping[str, Iterable[_Root]], roots: Mapping[HybridPublicKey, str]) -> list[Registry]:
-    """Return the registries with their pinned keys. None of these keys may be a root as well: it would still be one
-    after it was replaced."""
+    """Return the registries with their pinned keys. None of these keys may be in `roots` as well: otherwise it would
+    still be a root after it was replaced."""
     found = [Registry(url, _load_roots(pins, f"registries[{url!r}]")) for url, pins in registries.items()]
     for name in (name for each in found for key, name in each.pins.items() if key in roots):
         raise ConfigurationError(f"{one_line(name)} is in registries and in roots", "take it out of roots")

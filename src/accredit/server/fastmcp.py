@@ -6,7 +6,7 @@ for example, that answers before the guard would answer everybody. A FastMCP mid
 message comes, which can be too late. So a guard that is only in the list of middleware lets nothing through.
 
 The guard ensures that nothing runs undecided. For a request to a tool, a resource, a prompt or a list, the first of
-these rules that applies:
+these rules that applies decides:
 
 - [same-call] The call that the gate has decided passes, unless its target was replaced by one that requires other
   things: then it is judged anew, as an inner call is.
@@ -77,7 +77,7 @@ __all__ = [
 
 
 class ProofGuard(Guard, Middleware):
-    """Guards a server: lets only calls through that carry what is required."""
+    """Guards a server: lets through only the calls that come with the required proof and token."""
 
     def protect(self, server: FastMCP[Any]) -> None:
         """Put the gate in front of a server, and this guard before its other middleware."""

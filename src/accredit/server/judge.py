@@ -40,8 +40,8 @@ _log = logging.getLogger("accredit.server")
 
 
 class Proofs(NamedTuple):
-    """How proofs are judged. The policy's catalog holds no tools: a tool's requirement comes with the tool, when that
-    is found."""
+    """How proofs are judged. The policy's catalog holds no tools: a tool's requirement is found together with the
+    tool."""
 
     policy: Policy
     store: ProofStore
@@ -84,7 +84,7 @@ class Allowed(NamedTuple):
 class Judge:
     """The parts of a guard that decide. If a part is None, its checks are not made. `clock` returns unix seconds.
 
-    `methods` are those beyond MCP's that pass where proofs or tokens are required.
+    `methods` are methods that are not MCP's, but pass where proofs or tokens are required.
     """
 
     def __init__(
@@ -129,8 +129,8 @@ class Judge:
         return Allowed(call, decision.authority, token, found)
 
     def enters(self, method: str, target: str, arguments: object) -> bool:
-        """Return whether this is the allowed call itself on its way to the server's functions, which it reaches once.
-        Any other request that reaches them while the call runs is a further call, made by the running one."""
+        """Return whether a request that reaches the server's functions is the allowed call itself. That is true only
+        once: any other request that reaches them while the call runs is a further call, made by the running one."""
         standing = _standing.get()
         allowed = self.decided()
         if standing is None or standing.entered or allowed is None or not allowed.is_for(method, target, arguments):
@@ -206,8 +206,8 @@ class Judge:
         return standing.allowed if standing is not None and standing.judge is self else None
 
     def asked(self) -> bool:
-        """Return whether a request that passed this judge is running, decided or not. If not, it is the server's own
-        code that calls its functions."""
+        """Return whether a request that passed this judge is running, decided or not. If none is running, the server's
+        own code is calling its functions."""
         standing = _standing.get()
         return standing is not None and standing.judge is self
 

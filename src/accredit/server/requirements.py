@@ -10,10 +10,10 @@ process reads: a delegation may grant it.
   refused; for a callable object, decorate its `__call__`.
 - [wrappers] The requirement is found through standard wrappers (`entry_of`), and through FastMCP's own, which lack the
   standard attribute.
-- [hidden-requirement] Some callables could hide a requirement (`hides_requirement`): one without a requirement that
-  holds a callable with one (in its closure, its defaults, its object); a method that overrides a method with one; a
-  single dispatch whose functions have another requirement than itself. With one of these the server does not start, and
-  later registrations of one are refused.
+- [hidden-requirement] Some callables could hide a requirement (`hides_requirement`): a callable without a requirement
+  that holds (in its closure, its defaults or its object) a callable with one; a method that overrides a method with
+  one; and a `singledispatch` function whose implementations have another requirement than itself. A server with such a
+  callable does not start; if one is registered later, that is refused.
 - [unseen-requirement] That search can miss a function (in a list, a global name, another object). Such a function is
   refused when it is called: while a guarded server answers a request, the function that `require` returned runs only if
   the request was judged by a written requirement. A default scope is not enough, and neither is a request that was not
@@ -220,7 +220,7 @@ def _held_callables(tool: Any) -> Iterator[object]:
 
 
 def _dispatch_targets(tool: Any) -> Iterator[object]:
-    """Yield the functions of a single dispatch."""
+    """Yield the implementations of a `singledispatch` function."""
     registry = getattr(tool, "registry", None) if isinstance(tool, FunctionType) and hasattr(tool, "dispatch") else None
     yield from registry.values() if isinstance(registry, Mapping) else ()
 

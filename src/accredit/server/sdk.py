@@ -179,8 +179,8 @@ def _resource(server: MCPServer[Any], uri: str, *, by_text: bool) -> Resource | 
 
 
 def _reading(tool: Tool) -> Read:
-    """Return what reads a tool's arguments as the SDK does: it parses some texts as JSON, and validates all with a
-    model."""
+    """Return a function that reads a tool's arguments as the SDK does: it parses some texts as JSON, and validates all
+    arguments with a model."""
     by = tool.fn_metadata
     return lambda written: read_arguments(
         written, lambda: by.arg_model.model_validate(by.pre_parse_json(dict(written)))

@@ -39,8 +39,8 @@ class TrustedIssuer:
     The keys are at `jwks_url` (https, or http on loopback), or in `key_file`: a JWK set, or a public key in PEM.
     Without either, they are where the metadata of `issuer` says. All its tokens must have `required_scopes`.
 
-    For one issuer, tokens that are not JWTs may be accepted: it is asked about them at `introspection_url` (RFC 7662),
-    as `introspection_client_id` with `introspection_client_secret`.
+    Only one issuer may be asked about tokens that are not JWTs: at `introspection_url` (RFC 7662), as
+    `introspection_client_id` with `introspection_client_secret`.
     """
 
     issuer: str

@@ -96,9 +96,9 @@ def add_server(
     check: str = "",
 ) -> int:
     """Write the configuration and the lock, and print what changed. `existing` is the name that the configuration's
-    server of `[upstream]` gets. `find` returns the server, as a configuration in a given folder has it. `asked` is how
-    an MCP server was reached. For any other server, `check` are the options with which it can be checked. Raises
-    `ConfigurationError`."""
+    server of `[upstream]` gets. `find` is given the configuration's folder, and returns the server as a configuration
+    there describes it. `asked` is how an MCP server was reached. For any other server, `check` has the options that
+    `accredit check` needs. Raises `ConfigurationError`."""
     loaded, file = _load(config)
     _check_names(loaded, name, existing)
     _new_content(loaded, name, existing, f'[servers.{name}]\nurl = "http://127.0.0.1/"\n')
@@ -199,7 +199,8 @@ def _lock_of(loaded: Loaded) -> _Lock:
 def _write(
     loaded: Loaded, existing: str | None, content: bytes, lock: _Lock | None, found: Mapping[str, Definitions]
 ) -> list[str]:
-    """Write the file and, if it is given, the lock with what the new server has. Return the paths of both."""
+    """Write the configuration and, if `lock` is given, the lock with the new server's definitions. Return the paths of
+    the files written."""
     file = loaded.file or Path()
     if lock is None:
         replace_file(file, content, old=loaded.content)
@@ -294,7 +295,7 @@ def _open_to_others(loaded: Loaded) -> bool:
 
 
 def _next_steps(name: str, file: str, scopes: str, check: str) -> list[str]:
-    """Return three shell lines: delegate first scopes, check the server, have the gateway take it."""
+    """Return three shell lines: delegate first scopes, check the server, reload the gateway."""
     folder, own, config = Path(file).parent, config_folder(os.environ), word(Path(file))
     out = folder / f"{name}.json"
     if not (folder / OWNER_KEY).exists() and (own / OWNER_KEY).exists():

@@ -248,8 +248,8 @@ def _write(planned: Plan) -> None:
 
 
 def _show(job: _Job) -> None:
-    """Show what will be written, without secrets: each line of it in a dry run, and for a project, whose commands may
-    be somebody else's; otherwise the files alone."""
+    """Show what will be written, without secrets. In a dry run, and for a project (its commands may be somebody
+    else's), show each line; otherwise only the files' names."""
     planned = job.plan
     if not (job.wish.dry_run or job.wish.project):
         _show_files(job)
@@ -282,8 +282,8 @@ def _show_files(job: _Job) -> None:
 
 
 def _say_lines(job: _Job, shown: str) -> None:
-    """Print lines with the servers' own words. Those of a project's file, which may be somebody else's, are folded: so
-    none of them can begin a row."""
+    """Print lines with the servers' own words. A project's file may be somebody else's, so its lines are folded: then
+    their text can't imitate a line of our output."""
     for line in shown.splitlines():
         (say if job.wish.project else say_whole)(f"  {line}".rstrip())
 

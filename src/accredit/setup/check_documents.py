@@ -189,7 +189,8 @@ def _compare(loaded: Loaded, name: str, document: ApiDocument, routes: _Routes) 
 
 
 def _prefix(document: ApiDocument, routes: Iterable[str]) -> str:
-    """Return what precedes the document's paths in most routes; else the path of the document's server."""
+    """Return the prefix that most routes put before the document's paths. If no route has such a path, return the path
+    of the document's server."""
     paths = {f"{each.method} {each.path}" for each in document.operations}
     found: Counter[str] = Counter()
     for route in routes:

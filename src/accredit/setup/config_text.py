@@ -93,7 +93,7 @@ _IDENTITY = """\
 
 
 def oauth_tables(public_url: str) -> str:
-    """Return the tables that let in hosts that can only log in."""
+    """Return the tables that let in hosts that can't make proofs, but can log in by OAuth."""
     return _OAUTH.format(url=string(public_url), keys=CLUSTER_KEYS_FILE)
 
 
@@ -168,8 +168,8 @@ class McpServer:
 
 @dataclass(frozen=True)
 class Api:
-    """An HTTP API to be written: its name in `[servers]`, its title, its URL and `headers` as they are written in the
-    file, or the proxy that asks the gateway, and its routes."""
+    """An HTTP API to be written: its name in `[servers]`, its title, its proposed routes, and either the proxy that
+    asks the gateway, or its URL and `headers` as written in the file."""
 
     name: str
     title: str
@@ -188,7 +188,7 @@ class Api:
 
     @property
     def path(self) -> str:
-        """The path under which clients reach it on the gateway, or at which the proxy asks."""
+        """The gateway's path for the API's clients or, with a proxy, for the proxy's questions."""
         return (AUTHORIZE_PATH if self.proxy is not None else "/api/") + self.name
 
     @property

@@ -160,7 +160,8 @@ def _json_of_yaml(data: bytes) -> bytes:
 
 
 def check_served(content: bytes, file: Path, name: str) -> None:
-    """Check that a gateway could have this API or agent by this content of `file`. Raises `ConfigurationError`."""
+    """Check that a gateway would accept the API or agent that `content`, the new content of `file`, configures. Raises
+    `ConfigurationError`."""
     for each in every_view(load(file, os.environ, {}, content=content)):
         if each.server == name and each.api is not None:
             build_api(each, each.api, os.environ)

@@ -59,8 +59,8 @@ class InitPlan(NamedTuple):
 
     @property
     def more_files(self) -> Sequence[tuple[Path, bytes, bool]]:
-        """The files beside them: with `oauth`, a key that seals what is in the store. The boolean says whether the file
-        is private."""
+        """The files that are written besides `files`: with `oauth`, a key that seals rows of the store. The boolean
+        says whether the file is private."""
         key = base64.b64encode(secrets.token_bytes(KEY_BYTES)) + b"\n"
         return [(self.folder / CLUSTER_KEYS_FILE, key, True)] if self.oauth else []
 
@@ -167,8 +167,8 @@ class Prepared(NamedTuple):
 
 
 def _write(files: Iterable[tuple[Path, bytes, bool]], keys: list[Path]) -> None:
-    """Write new files, each with whether only its owner may read it. If one can't be written, remove the others and the
-    keys. Raises `ConfigurationError`."""
+    """Write new files; the boolean of each says whether only its owner may read it. If one can't be written, remove the
+    others and the keys. Raises `ConfigurationError`."""
     written = keys
     try:
         for path, data, private in files:

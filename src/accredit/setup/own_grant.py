@@ -106,8 +106,8 @@ def fault_of_grant(
 
 
 def grant_command(config: Path | None, person: Path, agent: Path, out: Path, *, observes: bool) -> str:
-    """Return the command that signs a new delegation in place of the one in `out`. It names the old one's scopes if
-    that has no constraints and was not passed on."""
+    """Return the command that signs a new delegation in place of the one in `out`. The command names the old
+    delegation's scopes if that one has no constraints and no parent."""
     scopes = _plain_scopes(out)
     looked_up = config is not None and not observes and not scopes
     what = ["--all-read-only", "--config", str(config)] if looked_up else []

@@ -195,8 +195,8 @@ def _check_port(gateway: Gateway, otherwise: str) -> None:
 
 
 def _roots(loaded: Loaded, person: OwnKey) -> list[KeyFile]:
-    """Return the gateway's roots. If the person's key is not among them, write it to where a root's key file is
-    missing. If none is missing, raise `ConfigurationError`; if proofs are only observed, print a warning instead."""
+    """Return the gateway's roots. If the person's key is not among them, write it to the missing key file of a root. If
+    no such file is missing, raise `ConfigurationError` or, if proofs are only observed, print a warning."""
     proofs = loaded.config.proofs
     paths = [each.path for each in named_files(loaded) if each.key == "proofs.roots.public_key_file"]
     found = [load_public_key(path) for path in paths if os.path.lexists(path)]

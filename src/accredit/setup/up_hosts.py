@@ -23,21 +23,16 @@ from accredit.terminal.output import say_whole, tell
 
 def found_hosts() -> list[str]:
     """Return the hosts on this machine whose files can be edited. Only reads."""
-    places = Places(os.environ)
-    states = (each for each in host_states(os.environ) if each.found and each.problem is None)
-    return [each.host for each in states if each.file == HOSTS[each.host].file(places)]
+    return [host.name for host, _ in _files_here()]
 
 
 def adopting_host(loaded: Loaded) -> str | None:
     """Return the host whose own servers were put behind this gateway (`accredit install --adopt`). It has an agent key
     of its own. Only reads."""
-    url, places = url_here(loaded.config.gateway), Places(os.environ)
-    for state in host_states(os.environ):
-        host = HOSTS[state.host]
-        if state.found and state.problem is None and state.file == host.file(places):
-            own = _own_entries(host, state.file)
-            if any(agent_of(words) is not None and _leads_to(url, words) for words in own):
-                return host.name
+    url = url_here(loaded.config.gateway)
+    for host, file in _files_here():
+        if any(agent_of(words) is not None and _leads_to(url, words) for words in _own_entries(host, file)):
+            return host.name
     return None
 
 
@@ -51,14 +46,20 @@ def hosts_without(loaded: Loaded) -> list[tuple[str, str | None]]:
     names = list(loaded.config.servers.by_name)
     several: list[str | None] = [*names] if names and not loaded.config.gateway.merge else [None]
     found: list[tuple[str, str | None]] = []
+    for host, file in _files_here():
+        led = {word for words in _own_entries(host, file) for word in words}
+        wanted = [each for each in several if (url if each is None else f"{url.rstrip('/')}/{each}") not in led]
+        found += [(host.name, each) for each in wanted]
+    return found
+
+
+def _files_here() -> Iterator[tuple[Host, Path]]:
+    """Yield the hosts on this machine whose user-wide files can be edited, and those files."""
     places = Places(os.environ)
     for state in host_states(os.environ):
         host = HOSTS[state.host]
         if state.found and state.problem is None and state.file == host.file(places):
-            led = {word for words in _own_entries(host, state.file) for word in words}
-            wanted = [each for each in several if (url if each is None else f"{url.rstrip('/')}/{each}") not in led]
-            found += [(host.name, each) for each in wanted]
-    return found
+            yield host, state.file
 
 
 def install_words(host: str, server: str | None, file: Path) -> str:

@@ -41,7 +41,7 @@ _FOLDER_REMEDY = "take the right to write there from others, or name a folder of
 
 class UpPlace(NamedTuple):
     """The configuration's file, and the plan to make it if it does not exist. The plan is None if the user has named
-    the file: then it exists."""
+    the file: then the file exists."""
 
     file: Path
     plan: InitPlan | None

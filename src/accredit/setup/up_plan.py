@@ -23,7 +23,8 @@ from accredit.terminal.output import QUIET, print_result, say, say_whole
 
 
 class _Step(NamedTuple):
-    """A step that would be taken: what it does, and its command. If `done`, nothing is left to do, and that is said."""
+    """A step that would be taken: what it does, and its command. If it is `done`, nothing is left to do, and the plan
+    says so."""
 
     what: str
     command: str = ""

@@ -3,9 +3,9 @@
 - The gateway has its own process group. So a Ctrl-C in the terminal reaches it only once, through this process: a
   second signal would kill it. The desk stays in the terminal's group, to ask for passphrases; it ignores a second
   signal.
-- SIGINT, SIGTERM or SIGHUP (unless ignored, as by `nohup`) ends both, and waits for them. A second signal kills them,
-  unless it comes with the first (a parent may forward what the terminal sends to all). They are also killed if they
-  have not ended by the gateway's own deadline.
+- On SIGINT, SIGTERM or SIGHUP (unless ignored, as by `nohup`), this process ends both and waits for them. A second
+  signal kills them, unless it comes with the first (a parent may forward what the terminal sends to all). They are also
+  killed if they have not ended by the gateway's own deadline.
 - A process that ends after such a signal counts as ended by it, even if that process got the signal first.
 - If one ends by itself, the other is ended, and the message names the one that ended first. If a desk ends because it
   finds another one running, the gateway continues.
@@ -46,8 +46,8 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Subprocess:
-    """One of the two processes: its name, its words after `accredit`, and a check that it is ready. `is_needed` returns
-    whether it matters that the process ends before it is ready."""
+    """One of the two processes: its name, its words after `accredit`, and a check that it is ready. If the process ends
+    before it is ready, `is_needed` returns whether that ends the other one, too."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class _Signals:
         return set()
 
     def during(self, ask: Callable[[], None]) -> bool:
-        """Call `ask`, which a signal to end interrupts; return whether it finished. `wait` still returns that
+        """Call `ask`, but interrupt it at a signal to end; return whether it finished. `wait` still returns that
         signal."""
         try:
             self._asking = True

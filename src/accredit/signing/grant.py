@@ -3,7 +3,7 @@
 The checks are in this order. Signing comes last, so nothing that is refused is ever signed:
 
 - [files] The input files are of the right kinds, and the output file doesn't exist.
-- [vocabulary] The scopes are ones that a vocabulary can hold.
+- [vocabulary] Each scope is a known one, or has a form that a catalog can define.
 - [worthless] A delegation that would be worthless is refused (`ratify.issue`): its parent has expired, or lacks scopes.
 - [consent] Warnings name the scopes that are sensitive, or known only to a catalog. Sensitive scopes need consent at
   the terminal, or `--yes`. Then the delegation is signed.

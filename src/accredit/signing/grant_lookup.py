@@ -121,8 +121,8 @@ def look_up(wanted: ScopeSelection, constraints: Sequence[Constraint] = (), *, f
 
 
 def _slips(scopes: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield each scope that is nearly, but not quite, one that something known here asks for, with a warning. It is no
-    error: the delegation may be for another gateway."""
+    """Yield each scope that looks like a misspelling of a scope known on this machine, with a warning. It is no error:
+    the delegation may be for another gateway."""
     known = _known_scopes(os.environ)
     for scope in scopes:
         granted = {scope, *expand((scope,))}

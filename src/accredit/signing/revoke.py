@@ -1,5 +1,6 @@
 """Implements `accredit revoke`: creates or extends an issuer's signed list, in a file or in a gateway's store. With
---at, a gateway on another machine ends what it keeps for its clients, and no list is written.
+--at, no list is written: a gateway on another machine ends the logins, tokens and key that it keeps for the client to
+which the certificate was issued.
 
 If a call has used the certificate, a prefix of its id is enough. So that only the intended certificate is revoked:
 
@@ -104,8 +105,8 @@ def _check_options(
 
 
 def _end_elsewhere(cert_id: str, issuer: Path, url: str, passphrase: AskPassphrase) -> int:
-    """Have a gateway elsewhere end what the issuer has signed for its clients; return the exit code. Raises
-    `ConfigurationError`."""
+    """Have a gateway on another machine end the certificate `cert_id`, which the issuer has signed for a client of that
+    gateway; return the exit code. Raises `ConfigurationError`."""
     if not _OWN_ID.fullmatch(cert_id):
         raise ConfigurationError("CERT_ID: not a whole id (32 hex digits)", "write it as `accredit connect-app` did")
     address, key = read_address(url), load_signing_key(issuer, passphrase)

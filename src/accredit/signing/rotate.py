@@ -2,8 +2,8 @@
 
 - [people] Both keys are a human's, and they differ.
 - [statement] The statement is verified before it is written, and no file is overwritten.
-- [grants] Every delegation that the old key signed ends where the statement counts. Those that the desk's journal on
-  this machine knows, and that have not expired, are named: they have to be signed again.
+- [grants] Wherever the statement is accepted, every delegation that the old key signed ends. Those that the desk's
+  journal on this machine knows, and that have not expired, are named: they have to be signed again.
 """
 
 import os

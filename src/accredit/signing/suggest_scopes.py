@@ -1,6 +1,6 @@
 """Suggests a scope for each tool, from its description. No I/O.
 
-The first rule that applies:
+The first of these rules that applies decides:
 
 - [advertised-scope] If the tool advertises a scope that a catalog can require, it is that one.
 - [read-only] If the tool is annotated as read-only, it is `mcp:tool`, shared by all such tools.

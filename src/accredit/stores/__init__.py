@@ -1,10 +1,10 @@
 """Storage for the state between calls: challenges, uses, tasks, revocations, and the records of calls.
 
 `rules` holds the rules that all kinds of store share. The kinds are `memory`, `sqlite` and `postgres`
-(`ports.ProofStore`). The same in all kinds of store are `tasks` (`ports.TaskStore`), `door`, the front door's memory
-(`ports.DoorStore`), and `asks`, which wait for a person (`ports.AskStore`); `runners` runs their statements. `opening`
-parses a store's URL, `kinds` and `lasting` open the store. `minted` makes challenges; `revocation` reads signed lists
-(`ports.Revocations`); `audit_log` is the log of records (`ports.Records`).
+(`ports.ProofStore`). `tasks` (`ports.TaskStore`), `door` (`ports.DoorStore`: the gateway's OAuth server) and `asks`
+(`ports.AskStore`: requests for a person's answer) are written once for all kinds of store; `runners` runs their
+statements. `opening` parses a store's URL; `kinds` and `lasting` open the store. `minted` makes challenges;
+`revocation` reads signed lists (`ports.Revocations`); `audit_log` is the log of records (`ports.Records`).
 """
 
 import typing

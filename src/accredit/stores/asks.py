@@ -1,10 +1,12 @@
-"""Memory of asks that wait for a person (`ports.AskStore`), in any kind of store. No I/O of its own (`runners`).
+"""Stores asks, which are requests for a person's answer (`ports.AskStore`), in any kind of store. No I/O of its own
+(`runners`).
 
-An expired ask can't be found any more; its row is deleted when a later ask is held. If the clock is set back, a person
-may be asked a forgotten ask again. That does no harm: what an answer allows is in its certificates.
+An expired ask can't be found any more; its row is deleted when a later ask is stored. If the clock is set back, a
+person may be asked a forgotten ask again. That does no harm: what an answer allows is in its certificates.
 
-- [count] Asks are held one after the other, so that the bounds hold over all gateways.
-- [written] Of several who answer, try or take an ask at once, one does so first, and the others see what it wrote.
+- [count] Asks are stored one after the other, so that the bounds apply to all gateways together.
+- [written] If several callers answer, try or take an ask at once, they do so one after the other, and each sees what
+  the earlier ones wrote.
 """
 
 # ruff: noqa: S608 - statements are made of constants
@@ -72,7 +74,7 @@ class Asks(SteppedStore):
 
     @writes
     def hold(self, ask: HeldAsk, *, now: int) -> Steps[HeldAsk]:
-        """Hold an ask and return it. If its key is known, return the ask that has it. Raises `AsksFull`."""
+        """Store an ask and return it. If there is already an ask with its key, return that one. Raises `AsksFull`."""
         code = ask.code.encode()
         yield _SWEEP, (now - CLOCK_BACK_SECONDS,)
         yield _EXPIRED, (ask.key, code, now)
@@ -102,7 +104,7 @@ class Asks(SteppedStore):
 
     @reads
     def waiting(self, person: str, *, now: int) -> Steps[Sequence[str]]:
-        """Return the codes of a person's asks that have no answer, in the order of their ends."""
+        """Return the codes of a person's asks that have no answer, by expiry, the earliest first."""
         rows = yield _WAITING, (person.encode(), now)
         return [code.decode("utf-8", "replace") for (code,) in rows if isinstance(code, bytes)]
 

@@ -1,7 +1,7 @@
 """What every kind of store can do, and the kind that is in memory (`lasting` has those that outlive processes).
 
-A store opens its file, or its connection, on first use, after processes have forked. Only two things are read at once:
-revocation lists, and whether a database has our tables.
+A store opens its file, or its connection, on first use, after processes have forked. Only two things are read earlier:
+the revocation lists, and whether a database has our tables.
 
 To add a kind of store, derive a class from `Kind`, and add it to `lasting.StoreUrl`. All other code asks a store's
 methods what it can do, and never looks at its class.
@@ -45,15 +45,15 @@ class Kind(Struct, frozen=True):
         """A host on another machine to which connections may be without TLS, or None."""
 
     def runner(self, lock: str) -> "Runner | None":
-        """Return what runs statements on the store, or None. Those that write wait for each other if they have the same
-        `lock`, a name."""
+        """Return what runs statements on the store, or None. `lock` is a name: runners with the same name write one at
+        a time."""
 
     def open_tasks(self) -> "tasks.Tasks":
         """Open the memory of tasks."""
         return tasks.Tasks(self.runner("accredit tasks"))
 
     def open_door(self, ring: KeyRing) -> "steps.Door":
-        """Open the memory of the front door, which is sealed with these keys."""
+        """Open the store of the front door (the gateway's OAuth server). Its rows are sealed with these keys."""
         return steps.Door(ring, self.runner("accredit door"))
 
     def open_asks(self) -> "asks.Asks":

@@ -167,8 +167,8 @@ class PostgresDatabase(DatabaseAddress, Kind, frozen=True):
         return None if dict(self.tls).get("sslmode") in _ENCRYPTED else next(elsewhere, None)
 
     def open(self, since: int = NEVER) -> PostgresStore:
-        """Open the memory of challenges and uses. `since` is not used, as the database records by its own clock since
-        when it knows spent challenges."""
+        """Open the memory of challenges and uses. `since` is not used: the database itself has recorded, by its own
+        clock, from when on it knows the spent challenges."""
         return PostgresStore(self, since=CLOCK)
 
     def runner(self, lock: str) -> Runner:

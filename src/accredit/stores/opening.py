@@ -29,8 +29,8 @@ _REMEDY = (
 
 
 def store_url_fault(url: str) -> str | None:
-    """Return what is wrong with a store's URL, or None. Files are not looked at. The text follows "KEY ...", and does
-    not quote the URL, which may hold a password."""
+    """Return what is wrong with a store's URL, or None. Files are not examined. The text follows the setting's name in
+    an error message, and does not quote the URL, which may hold a password."""
     if url.startswith(SCHEME):
         try:
             parse_address(url)

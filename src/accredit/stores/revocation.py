@@ -21,7 +21,7 @@ that was in force. After a restart that list counts as well, until one that is a
 store remembers is damaged, `on_problem` is told, and the list that is found takes its place.
 
 Questions are not answered while this process has no file descriptors left: otherwise somebody who can use them up could
-hide a revocation. Nor are they answered while a database can't be asked. An id in any list, in any place, revokes that
+hide a revocation. The same holds while a database does not answer. An id in any list, in any place, revokes that
 certificate, whoever issued it. Not checked: whether the list's issuer has issued that certificate; and, when the
 gateway starts, earlier lists that the store does not remember.
 """

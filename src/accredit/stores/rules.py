@@ -8,9 +8,9 @@ A store that was lost, or is in one process's memory, does not know what was spe
 client made before that time could be a spent one, so it is not accepted (`made_before`): the caller is asked to sign
 one issued here.
 
-Expired entries are forgotten, by the clock. For each kind of entry, the store remembers the latest end among those that
-it forgot. If the clock was ahead then and has been set back since, an entry that ends no later than that may be
-missing, although it is needed again. So such an entry is refused (`certain`).
+Expired entries are forgotten, by the clock. For each kind of entry, the store remembers the latest expiry time of those
+that it forgot. If the clock was ahead then and has been set back since, an entry that expires by that time may be
+missing, although it is needed again. So any entry that expires by that time is refused (`certain`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,8 @@ challenges are known."""
 
 
 class FoundList(NamedTuple):
-    """A revocation list as it was found, and whose row it lies in: an issuer's id, or None for a file's only list."""
+    """A revocation list as it was found, and the id of the issuer in whose row it was; None for a file that holds one
+    list."""
 
     text: bytes
     row: str | None = None
@@ -86,8 +87,8 @@ def made_before(since: int, keep_until: int) -> bool:
 
 
 def certain(ends: int, forgotten: int) -> None:
-    """Raise `ClockSetBack` if an entry that ends at `ends` may have been forgotten. `forgotten` is the latest end among
-    the entries that were."""
+    """Raise `ClockSetBack` if an entry that ends at `ends` may have been forgotten. `forgotten` is the latest end of
+    all forgotten entries."""
     if ends <= forgotten:
         raise ClockSetBack(forgotten)
 
@@ -102,7 +103,8 @@ class WindowUse(NamedTuple):
 
 
 class UseMark(NamedTuple):
-    """A mark of a series (the second under which uses are recorded), and the total of the uses under earlier marks."""
+    """A mark: the time in seconds under which uses of a series are recorded, and the total recorded under earlier
+    marks."""
 
     at: int
     before: int

@@ -4,13 +4,13 @@ sent their rows. I/O: an SQLite file in a thread, or a PostgreSQL database.
 The statements are in the part of SQL that SQLite and PostgreSQL share. A class of such methods (`SteppedStore`) marks
 each as one of these:
 
-- [writes] The statements are one transaction. It may be rolled back, and the method run anew. Of several at once, in
-  whatever processes, one runs after the other: by a lock in memory, by SQLite's for a file, by an advisory lock in a
-  database. Otherwise two uses of one code could both be the first. Such methods are seldom called, and take a few
-  milliseconds.
+- [writes] The statements are one transaction. It may be rolled back, and the method run anew. If several are called at
+  once, in whatever processes, they run one after the other: a lock ensures that (in memory, SQLite's own for a file, an
+  advisory one in a database). Otherwise two uses of one code could both be the first. Such methods are seldom called,
+  and take a few milliseconds.
 - [writes-alike] The same, for a method that may be called twice with the same outcome. If a database's answer is lost,
   it is asked again, once.
-- [reads] The method makes one statement, that changes nothing. It waits for nobody who writes.
+- [reads] The method makes one statement, which changes nothing. It does not wait for writers.
 """
 
 import sqlite3
@@ -41,11 +41,12 @@ class Runner(Protocol):
     """Runs steps in one kind of store. Raises `StoreUnavailable`, and our own errors from the steps."""
 
     async def write(self, make: Make[T], *, alike: bool = False) -> T:
-        """Run steps by the rule [writes], or by [writes-alike]."""
+        """Run steps in a transaction, one caller at a time ([writes]). With `alike`, run them again if the answer is
+        lost ([writes-alike])."""
         ...
 
     async def read(self, make: Make[T]) -> T:
-        """Run steps by the rule [reads]."""
+        """Run steps that are one statement which changes nothing ([reads])."""
         ...
 
     async def aclose(self) -> None:
@@ -68,7 +69,7 @@ _Self = TypeVar("_Self", bound=SteppedStore)
 
 
 def _run_with(run: Callable[[Runner, Make[Any]], Awaitable[Any]]):
-    """Return a decorator that has a method's steps run in this way."""
+    """Return a decorator that makes a method run its steps by `run`."""
 
     def decorate(
         method: Callable[Concatenate[_Self, P], Steps[T]],
@@ -110,7 +111,7 @@ class SqliteRunner:
 
 
 class DatabaseRunner:
-    """A `Runner` in a database. Those that write wait for each other if they have the same `lock`, a name."""
+    """A `Runner` in a database. `lock` is a name: runners with the same name write one at a time."""
 
     def __init__(self, database: DatabaseAddress, lock: str) -> None:
         self.worker = DatabaseWorker(database)

@@ -5,8 +5,8 @@ A restarted worker may find a list gone, or an older one in its place. From this
 so does not accept certificates that the other workers refuse.
 
 There is one slot for each issuer, wherever its lists lie, and a slot's value only grows. Workers write without a lock.
-If a worker overwrites a value of another, that one writes its value again half a second later, at its next reading of
-the lists. If two issuers share a slot, the older of their lists counts as out of date, so that calls are refused.
+If a worker overwrites another's value, the other writes its value again half a second later, when it next reads the
+lists. If two issuers share a slot, the older of their lists counts as out of date, so that calls are refused.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """Measures one request: on arrival, and at each server that it goes to. Reads clocks.
 
 A request's `watcher` is its operation, so that any code that learns the result can report it. At a server, the first
-report counts. On arrival, the last report counts; but an error with which the exchange with the client ends takes
-precedence.
+report counts. On arrival, the last report counts; but if the exchange with the client ends with an error, that error
+counts.
 """
 
 from collections.abc import Iterable
@@ -33,10 +33,10 @@ _SESSION_DIGITS = 32
 
 class _Traced:
     """The span of a traced operation. `code` is the JSON-RPC code of the result so far, and `heard_code` that of the
-    server's first answer, for codes that are no label of metrics ("" otherwise). `request_id` is set for numeric ids.
-    `epoch_ns` is the time when `perf_counter`
-    was 0. All spans of a request share it, so that setting the clock doesn't shift them apart. If one operation
-    measures the request on arrival and at the server, `below` is the context of the span at the server."""
+    server's first answer. Each is set only to a code that is no label of metrics, and is "" otherwise. `request_id` is
+    set for numeric ids. `epoch_ns` is the time when `perf_counter` was 0. All spans of a request share it, so that
+    setting the clock doesn't shift them apart. If one operation measures the request on arrival and at the server,
+    `below` is the context of the span at the server."""
 
     __slots__ = (
         "below", "code", "context", "epoch_ns", "heard_code", "link", "parent_id", "request_id", "revision", "session",
@@ -305,7 +305,8 @@ class Meter:
     # --- at a server ---------------------------------------------------------------------------------
 
     def in_trace(self, request: Request, operation: Operation) -> Request:
-        """Return a request whose `_meta` names the span at the server as its parent, if it is traced."""
+        """If a request is traced, return it with the span at the server as the parent in its `_meta`; otherwise return
+        it unchanged."""
         traced = operation.traced
         if traced is None or self.tracer is None:
             return request

@@ -1,7 +1,7 @@
 """Lays out the output of commands: texts, facts, tables. No I/O.
 
-Text may come from others' files or peers: it is never markup, can't control the terminal, and can't begin a row as ours
-do (`base.terminal`). Within a given width:
+Text may come from others' files or peers: it is never markup, can't control the terminal, and can't imitate the
+beginning of one of our rows (`base.terminal`). Within a given width:
 
 - a line of text that is folded continues after its margin and `  | `;
 - a fact is a name with a value. The value continues below itself, after `| `. If there is little room, it begins below

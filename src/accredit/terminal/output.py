@@ -1,9 +1,10 @@
 """Prints results of commands: words and tables for people, JSON for programs. I/O: stdout, and stderr for notes.
 
-A command calls both: with `--json` its result is printed, and no words are; without it, the words.
+A command calls the functions for both. With `--json` only the JSON is printed, without it only the words and tables.
 
 On a terminal there are colours, and long lines are folded (`terminal.layout`). Otherwise rows are as wide as needed.
-Text may come from others' files: it is never markup, can't control the terminal, and can't begin a row.
+Text may come from others' files: it is never markup, can't control the terminal, and can't imitate the beginning of one
+of our rows.
 """
 
 import json
@@ -36,7 +37,8 @@ def print_json(value: Mapping[str, object]) -> None:
 
 
 def print_result(members: Mapping[str, object]) -> None:
-    """Print a command's result with `--json`. Without that its words are printed, and not this."""
+    """Print a command's result as JSON, with `--json`. Without it, print nothing: the command's words are printed
+    instead."""
     if is_for_programs():
         print_json(members)
 
@@ -47,8 +49,8 @@ def say(text: str, style: str = "") -> None:
 
 
 def say_whole(text: str, style: str = "") -> None:
-    """Print one line with a path, a command or JSON in it, of our own or the person's words. It is not folded, so that
-    it can be copied."""
+    """Print one line with a path, a command or JSON in it, whose words are our own or the person's. It is not folded,
+    so that it can be copied."""
     _show_words(text_rows(Words(text, style), None))
 
 

@@ -8,7 +8,8 @@
 - A new passphrase that consists of blanks is refused; a short one brings a warning. A key that was made with such a
   passphrase can still be opened.
 
-A passphrase is never an argument, which every user of the machine sees, nor in the environment. It is in no log.
+A passphrase is never an argument, as every user of the machine can see these. It is never in the environment or in a
+log.
 """
 
 import getpass

@@ -38,10 +38,10 @@ def metadata_paths(path: str) -> tuple[str, ...]:
 
 
 def metadata(resource: str, issuers: Iterable[Issuer], own: str = "") -> dict[str, object]:
-    """Return the metadata document of a resource. `resource` is its URL as clients know it, `own` that of the gateway's
-    own authorization server, if it is one.
+    """Return the metadata document of a resource. `resource` is its URL as clients know it, `own` the URL of the
+    gateway's authorization server, "" if none.
 
-    Its authorization servers are those issuers whose names are URLs. If an issuer's tokens are made by hand, its name
+    Authorization servers: `own`, and the issuers whose names are URLs. If an issuer's tokens are made by hand, its name
     need not be a URL. Empty members are left out (RFC 9728 section 3.2).
     """
     known = [issuer for issuer in issuers if issuer.issuer.startswith(("https://", "http://"))]

@@ -2,9 +2,9 @@
 
 The gateway authenticates itself with `client_secret_basic`. A token is handled in this order:
 
-- [not-a-jwt] A token that names a configured issuer in the way of a JWT is never sent, even if it is malformed (cut
-  off, with a part too many, or no strict JSON): that issuer's keys decide about it. Nor is a token sent that is too
-  long, or that a header can't carry.
+- [not-a-jwt] A token that names a configured issuer as a JWT does (`iss`) is never sent, even if it is malformed (cut
+  off, with a part too many, or no strict JSON): that issuer's keys decide about it. A token that is too long, or that a
+  header can't carry, is not sent either.
 - [answer] The answer is one JSON object with a member `active`. Any other answer counts as none, so no decision about
   the token is made.
 - [active] The token is valid only if `active` is true.
@@ -74,7 +74,7 @@ def may_be_introspected(text: str, issuers: Collection[str]) -> bool:
 
 
 def _names_issuer(part: str, issuers: Collection[str]) -> bool:
-    """Return whether a part of a token names one of `issuers`: as JSON, or as what is left of it."""
+    """Return whether a part of a token names one of `issuers`, either in valid JSON or in the remains of it."""
     plain = part.replace("~", "").replace("=", "")
     decoded = urlsafe_b64decode(plain[: len(plain) - (len(plain) % 4 == 1)] + "==")
     with suppress(InvalidToken, ValueError):

@@ -7,7 +7,7 @@ A key of a set is used only if it meets all of these; other keys are ignored, as
 - [key-types] it is RSA of 2,048 to 8,192 bits, on one of the three NIST curves, or Ed25519; never a symmetric key.
 
 A key is used only for the algorithms of its own type. If it names an `alg`, it is used only for that. So a token's
-header can't have a key used for another algorithm.
+header can't make a key be used for another algorithm.
 """
 
 import hashlib

@@ -18,13 +18,13 @@ claims of a verified token are remembered by the SHA-256 of its text. If the sam
 the steps from [signature] to [audience] are not repeated, except that `exp` is checked each time.
 
 - [introspected] If one issuer can be asked about tokens (`introspection`), a token that is not a JWT of a configured
-  issuer is taken for that issuer's. Its answer replaces the steps from [compact] to [claims]. There can be only one
-  such issuer: the token does not say who issued it, and must not be shown to another issuer.
+  issuer is treated as one of that issuer's. Its answer replaces the steps from [compact] to [claims]. There can be only
+  one such issuer: the token does not say who issued it, and must not be shown to another issuer.
 
-Not checked: whether the token was revoked, and its `typ`. What a verified token may do is asked of `check_policy`,
-`check_session` and `check_tool`. If it lacks a right, the answer is a 403. Lists and calls agree on which tools a token
-may use, as both ask `may_use`. A tool is listed even if the token lacks its scope: a client must see the scope to get a
-token that has it.
+Not checked: whether the token was revoked, and its `typ`. `check_policy`, `check_session` and `check_tool` decide what
+a verified token may do. If it lacks a right, the answer is a 403. Lists and calls agree on which tools a token may use,
+as both ask `may_use`. A tool is listed even if the token lacks its scope: a client must see the scope to get a token
+that has it.
 """
 
 import hashlib

@@ -1,9 +1,11 @@
 """Files are read bounded, and written whole, privately where that is asked for, and never over another one."""
 
 import os
+import resource
 import stat
 import tracemalloc
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,22 @@ def test_where_nothing_can_be_written_nothing_is_left(replace: bool, tmp_path: P
     with pytest.raises(ConfigurationError):
         write_file(tmp_path / "folder", b"", replace=replace)
     assert os.listdir(tmp_path) == ["folder"]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_without_room_the_old_file_is_left__and_room_is_what_is_asked_for(whole: bool, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write = partial(write_file, replace=True) if whole else partial(replace_file, old=b"old")
+    write_file(path, b"old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
+    try:
+        with pytest.raises(ConfigurationError) as refused:
+            write(path, b"new" * 99)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert refused.value.remedy == "make room on that disk, and run the command again"
+    assert {each: each.read_bytes() for each in tmp_path.iterdir()} == {path: b"old"}
 
 
 def test_a_longer_file_is_refused(tmp_path: Path) -> None:

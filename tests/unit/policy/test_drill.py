@@ -14,7 +14,8 @@ from accredit.errors import ConfigurationError
 from accredit.jsonrpc.frames import Request, decode_frame
 from accredit.jsonrpc.methods import META_VERSION
 from accredit.policy.catalog import OWN_TOOLS, Catalog, Entry, own_scope, scope_fault
-from accredit.policy.drill import DRILL, DRILL_SCOPE, DRILLS, SENSITIVE_DRILL, drill_answer, is_drill
+from accredit.policy.drill import DRILL, DRILL_SCOPE, DRILLS, SENSITIVE_DRILL, is_drill
+from accredit.policy.drill_answers import drill_answer
 from accredit.policy.merging import MergedCatalog, merged_name
 from accredit.policy.quotas import Quota, QuotaCaller, Quotas
 from accredit.policy.suggesting import Suggester

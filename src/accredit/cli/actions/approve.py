@@ -40,14 +40,11 @@ _MENU = {"d": None, "o": "once", "l": "like", "s": "show"}
 
 
 def run_approve(*, code: str, once: bool, like: bool, passphrase: AskPassphrase) -> int:
-    """Run `accredit approve`; return the exit code. Raises `ConfigurationError`."""
+    """Run `accredit approve`: show an ask, and sign if the person agrees; return the exit code. Raises
+    `ConfigurationError`."""
     if once and like:
         raise ConfigurationError("--once and --like are two choices", "name one of them")
-    return approve_ask(code, "once" if once else "like" if like else None, passphrase)
-
-
-def approve_ask(code: str, key: str | None, passphrase: AskPassphrase) -> int:
-    """Show an ask, and sign if the person agrees; return the exit code. Raises `ConfigurationError`."""
+    key = "once" if once else "like" if like else None
     if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigurationError("`accredit approve` needs a terminal, where a person reads", "run it in a terminal")
     ask, known, state = _read_answer(ask_desk({"show": code}))

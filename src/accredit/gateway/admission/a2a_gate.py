@@ -34,8 +34,9 @@ from accredit.a2a.requests import A2aRequest
 from accredit.a2a.shapes import METHODS
 from accredit.base.clock import unix_seconds
 from accredit.errors import AccreditError, AnswerError, StoreUnavailable, TokenError
-from accredit.gateway.admission.call_gate import CallGate, report_fault
+from accredit.gateway.admission.call_gate import CallGate
 from accredit.gateway.call import Call
+from accredit.gateway.counters import report_fault
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.settings import AgentSettings
 from accredit.limits import MAX_TASKS_PER_OWNER, TASK_SECONDS
@@ -110,7 +111,7 @@ class A2aGate(CallGate):
         try:
             own = await self._remembered.owned(self._owner(place, call), now=unix_seconds())
         except StoreUnavailable as error:
-            report_fault(call.guarded, error)
+            report_fault(call.guarded.method, error)
             raise refusals.no_decision(call.guarded, None) from None
         return only_own(judged, lambda id: place.key(id) in own, len(own), whole=whole)
 
@@ -136,7 +137,7 @@ class A2aGate(CallGate):
         except TokenError as error:
             return error
         except StoreUnavailable as error:
-            report_fault(guarded, error)
+            report_fault(guarded.method, error)
             return refusals.no_decision(guarded, call.decision.entry)
         return None
 

@@ -15,13 +15,11 @@ from time import perf_counter
 from accredit.attest import RecordedParams
 from accredit.attest.canonical import WORKSPACES
 from accredit.base.clock import unix_seconds
-from accredit.base.log_events import log_event
-from accredit.base.text import excerpt
 from accredit.errors import AccreditError, ConfigurationError, KeysUnavailable, ProofRefused, RequestError, TokenError
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.admission.request_state import subject_of
 from accredit.gateway.call import Call
-from accredit.gateway.counters import Counters
+from accredit.gateway.counters import Counters, report_fault
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
 from accredit.gateway.recording.recorder import About, Recorder
@@ -151,7 +149,7 @@ class CallGate:
         call.guarded = guarded
         call.decide(decision)
         if decision.fault is not None:
-            report_fault(guarded, decision.fault)
+            report_fault(guarded.method, decision.fault)
         if not decision.enforced and self._quotas.entries and guarded.is_counted:
             await self._take_quotas(guarded, call, now)
 
@@ -164,7 +162,7 @@ class CallGate:
         except QuotaReached as reached:
             raise refusals.quota_reached(guarded, None, reached) from None
         except Exception as error:  # fail closed if the store does not answer
-            report_fault(guarded, error)
+            report_fault(guarded.method, error)
             raise refusals.no_decision(guarded, None) from None
 
     async def _record(self, about: About, call: Call, refused: AccreditError | None) -> None:
@@ -194,8 +192,3 @@ class CallGate:
         if self._meter is not None:
             labels = (method, target) if target is not None else (OTHER, "")
             self._meter.served.observe((labels, "" if error is None else error_of(error)), perf_counter() - began)
-
-
-def report_fault(guarded: GuardedCall, fault: Exception) -> None:
-    """Log why a decision could not be made."""
-    log_event(_log, logging.ERROR, "decision_failed", method=guarded.method, detail=excerpt(f"{fault!r}"))

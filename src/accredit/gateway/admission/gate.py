@@ -64,7 +64,8 @@ from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.limits import SHORT_MESSAGE_BYTES
 from accredit.policy import refusals
-from accredit.policy.drill import DRILLS, drill_answer
+from accredit.policy.drill import DRILLS
+from accredit.policy.drill_answers import drill_answer
 from accredit.policy.guarded_call import GUARDED, LISTS, GuardedCall, looks_guarded
 from accredit.policy.lists import KINDS
 from accredit.policy.merging import member_of_name

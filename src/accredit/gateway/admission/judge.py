@@ -12,8 +12,6 @@ import logging
 from functools import partial
 
 from accredit.base.clock import unix_seconds
-from accredit.base.log_events import log_event
-from accredit.base.text import excerpt
 from accredit.errors import (
     ConfigurationError,
     FrameError,
@@ -37,6 +35,7 @@ from accredit.gateway.admission.request_state import (
 )
 from accredit.gateway.admission.tasks import Tasks
 from accredit.gateway.call import Call
+from accredit.gateway.counters import report_fault
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns, next_turn
 from accredit.jsonrpc.encode import INVALID_PARAMS
@@ -53,7 +52,6 @@ from accredit.policy.quotas import QuotaCaller, QuotaReached
 from accredit.policy.tasks import Owner
 from accredit.policy.uses import take
 from accredit.ports import ProofStore, Revocations
-from accredit.telemetry.tracing import trace_field
 from accredit.tokens.claims import VerifiedToken
 
 _log = logging.getLogger("accredit.gateway.gate")
@@ -118,7 +116,7 @@ class Judge:
             call.refusal = state_refused(request, decision.fault)
             return
         if decision.fault is not None:
-            _report(decision, decision.fault)
+            report_fault(decision.call.method, decision.fault)
         if not decision.enforced:
             try:
                 await self._without_proofs(request, call)
@@ -178,9 +176,8 @@ class Judge:
         try:
             task = await self._tasks.of(guarded, Owner(token=call.token))
         except StoreUnavailable as error:
-            refusal = refusals.no_decision(guarded, None)
-            _report(Decision(guarded, None, None, refusal, error), error)
-            raise refusal from None
+            report_fault(guarded.method, error)
+            raise refusals.no_decision(guarded, None) from None
         if task is not None and request.method in TASK_CHANGES and self._bearer is not None:
             self._bearer.check_tool(task.target, call.token)
         call.guarded = guarded
@@ -207,9 +204,8 @@ class Judge:
         except QuotaReached as reached:
             raise refusals.quota_reached(guarded, None, reached) from None
         except Exception as error:  # fail closed if the store does not answer
-            refusal = refusals.no_decision(guarded, None)
-            _report(Decision(guarded, None, None, refusal, error), error)
-            raise refusal from None
+            report_fault(guarded.method, error)
+            raise refusals.no_decision(guarded, None) from None
 
     def _flow_of(self, request: Request, token: VerifiedToken | None) -> FlowOf:
         subject = subject_of(token)
@@ -225,8 +221,3 @@ async def _guarded_call(request: Request, call: Call) -> GuardedCall | None:
     guarded = await in_turns(guarded_call_in_steps(request, call.session))
     await next_turn()
     return guarded
-
-
-def _report(decision: Decision, fault: Exception) -> None:
-    detail = excerpt(f"{fault!r}")
-    log_event(_log, logging.ERROR, "decision_failed", method=decision.call.method, detail=detail, **trace_field())

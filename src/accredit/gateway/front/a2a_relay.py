@@ -64,7 +64,8 @@ from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.jsonrpc.sse import KEEP_ALIVE, SseParser, encode_event, pieces
 from accredit.limits import EVENT_TIMES, EVENTS_AT_ONCE_BYTES, KEEP_ALIVE_SECONDS
 from accredit.policy.agent_call import AgentCall
-from accredit.policy.drill import DRILL_TEXT, is_drill
+from accredit.policy.drill import is_drill
+from accredit.policy.drill_answers import DRILL_TEXT
 
 CARD_SECONDS = 30.0
 """How long an agent's card is shown as it was fetched. Anybody may ask for it, and each question would be one to the

@@ -93,7 +93,7 @@ def _person(at: Surroundings) -> Iterator[Result]:
 
 
 def look_at_grant(at: Surroundings, key: Path, grant: Path) -> Iterator[Result]:
-    """Yield whether a delegation is valid for an agent."""
+    """Yield findings on whether a delegation is valid for an agent."""
     file = at.file if at.is_own and at.loaded is not None else None
     observes = at.loaded is not None and at.loaded.config.proofs.mode != "required"
     command = grant_command(file, at.person_key, key, grant, observes=observes)

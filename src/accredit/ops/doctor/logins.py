@@ -1,7 +1,9 @@
-"""Checks where people log in, by `[oauth.idp]`: the delegation that the gateway passes on, what groups may pass on, and
-what the identity provider says of itself. I/O: the network, bounded, without credentials.
+"""Checks the login of people at the identity provider in `[oauth.idp]`: the delegation to the gateway's key, the scopes
+that members of groups may pass on to apps, and the provider's metadata and keys. I/O: the network, bounded, without
+credentials.
 
-Not checked: the gateway's secret there, and whether its id tokens have `groups`. Only a login shows these.
+Not checked: the gateway's client secret at the provider, and whether the provider's id tokens have `groups`. Only a
+login shows these.
 """
 
 import asyncio
@@ -35,7 +37,7 @@ _DAY = 86_400
 
 
 class _Told(Struct, frozen=True):
-    """What a provider's metadata may say besides what a login needs. What it does not say is None."""
+    """The optional members of a provider's metadata that are checked here. A missing one is None."""
 
     code_challenge_methods_supported: tuple[str, ...] | None = None
     token_endpoint_auth_methods_supported: tuple[str, ...] | None = None
@@ -76,7 +78,8 @@ def look_at_logins(at: Surroundings) -> Iterator[Result]:
 
 
 def check_delegation(idp: IdpSettings, servers: list[GatewaySettings], now: int) -> Iterator[Result]:
-    """Yield findings about the delegation to the gateway's key. That it is for this key was checked before."""
+    """Yield findings about the delegation to the gateway's key. The caller has already checked that it is for this
+    key."""
     who = idp.chain[-1].issuer_id
     policies = [each.proofs.policy for each in servers if each.proofs is not None]
     if not any(each.may_trust(idp.chain[-1].issuer_pub_key) for each in policies):
@@ -92,7 +95,7 @@ def check_delegation(idp: IdpSettings, servers: list[GatewaySettings], now: int)
 
 
 def check_groups(idp: IdpSettings, servers: list[GatewaySettings], url: str) -> Iterator[Result]:
-    """Yield findings about what groups may pass on."""
+    """Yield findings about the scopes that members of groups may pass on to apps."""
     if not idp.groups:
         what = "oauth.idp.groups names no group: whoever logs in can let no app in"
         yield bad("login", what, 'name what people of a group may pass on: groups = { "mail-users" = ["email:read"] }')
@@ -108,7 +111,7 @@ def check_groups(idp: IdpSettings, servers: list[GatewaySettings], url: str) -> 
 
 
 def check_provider(issuer: str, body: bytes, keys: bytes) -> Iterator[Result]:
-    """Yield findings about a provider's metadata and keys, of which a login needs more than the endpoints."""
+    """Yield findings about a provider's metadata and keys: the endpoints, and all else that a login needs."""
     try:
         openid.read_provider(body, issuer)
         told = _read(body)

@@ -71,7 +71,7 @@ def _check_lists(loaded: Loaded, proofs: ProofSettings | None) -> None:
 
 
 def _command(at: Surroundings, loaded: Loaded) -> str:
-    """Return the command that copies the person's own public key to where the only root's is missing; "" if that can't
+    """Return the command that copies the person's public key to the missing key file of the only root; "" if that can't
     help."""
     public = at.person_key.with_name(f"{at.person_key.name}.pub")
     roots = loaded.config.proofs.roots

@@ -2,8 +2,8 @@
 
 A configuration is the person's own if it was named, or if `accredit up` knows it. One merely found in the current
 folder may be somebody else's. It is read, and so are its files, but nothing that it names is contacted over the
-network. If none is named and none is in the current folder, it is the one that `accredit up` runs or, if none runs, the
-latest that it has made.
+network. If none is named and none is in the current folder, the configuration that `accredit up` runs is used or, if
+none runs, the latest one that it made.
 """
 
 import os

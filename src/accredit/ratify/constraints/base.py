@@ -92,7 +92,8 @@ class Extension(Constraint, Struct, frozen=True, forbid_unknown_fields=True, ren
         return {"type": self.name} if self.params is UNSET else {"type": self.name, "params": self.params}
 
     def params_fault(self, level: int) -> str | None:
-        """Return why the parameters are not JSON whose only numbers are safe integers, or nest too deep; else None.
+        """Return what is wrong with the parameters, or None: they are not JSON, they have a number that is not a safe
+        integer, or they nest too deep.
 
         `level` is the depth of the object that holds this constraint's members, from 1.
         """

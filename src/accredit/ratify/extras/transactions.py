@@ -1,9 +1,9 @@
 """Transaction receipts: several parties, each with a proof of its authority, sign the same terms (Ratify section 11).
 No I/O.
 
-A receipt is valid as a whole or not at all. First the version, the members of the terms and the parties' ids are
-checked, and that the signatures are those of the parties. Then for each party, in this order: the bundle is its own,
-the bundle verifies, and the party has signed.
+A receipt is valid as a whole or not at all. First it is checked that the version, the members of the terms and the
+parties' ids are valid, and that the signatures are those of the parties. Then for each party, in this order: the bundle
+is its own, the bundle verifies, and the party has signed.
 """
 
 from collections.abc import Iterator

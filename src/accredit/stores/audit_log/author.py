@@ -1,7 +1,7 @@
 """The writer of a log: its keys, the rules by which it verifies the tables' contents, and how it appends to a chain.
 No I/O.
 
-Others than gateways may be able to write to the tables. So a writer verifies a row before it signs or uses it.
+Not only gateways may be able to write to the tables. So a writer verifies a row before it signs or uses it.
 
 - [own-chain] Its own chain ends where the writer remembers, or at a later entry that its own key has signed. Such an
   entry is no fault: the answer to the last write may have been lost, or a previous process may have written more. If
@@ -142,8 +142,8 @@ class ChainAppender:
             self._checkpointed = self._records
 
     def change(self, turn: int | None = None) -> ChainChange:
-        """Return the change to write, with no calls opened or closed. `turn` is the number of the queue's turn that was
-        appended, if it was one."""
+        """Return the change to write, with no calls opened or closed. If the appended records are a queue's turn,
+        `turn` is its number."""
         after = self._before._replace(
             records=self._records,
             head=self._head,

@@ -48,7 +48,8 @@ class Closing:
         on_checkpoint: Callable[[Head], None],
         on_unverified: Callable[[str], None],
     ) -> None:
-        """`on_checkpoint` gets each signed head. `on_unverified` gets, once each, what was left open and why."""
+        """`on_checkpoint` gets each signed head. `on_unverified` is called once for each writer that was left open,
+        with the reason."""
         self._place = place
         self._run = run
         self._policy_digest = policy_digest

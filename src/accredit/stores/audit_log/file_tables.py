@@ -81,8 +81,8 @@ _OF_CALL = f"SELECT {short('payload')} FROM log_entries WHERE {OF_CALL} LIMIT ?"
 class FileTables:
     """`LogTables` in a file. No method waits for anything but the disk and the file's lock.
 
-    Each method is a transaction. Only `write` and its like hold the file's lock, and nobody signs meanwhile: a signer
-    may be slow, or hang, and others write to the same file.
+    Each method is a transaction. Only the methods that write hold the file's lock, and nothing is signed while it is
+    held: a signer may be slow, or hang, and others write to the same file.
     """
 
     def __init__(self, database: Database, deadline: float) -> None:
@@ -108,7 +108,8 @@ class FileTables:
         return await self._found(name, lambda connection, end: end)
 
     async def newest_of(self, name: str, further: int | None = None) -> NewestEntry:
-        """Return a chain's end and its newest entry, from one state of the file, of `LOG_TAIL_ENTRIES` entries."""
+        """Return a chain's end and its newest entry, both from one state of the file. Only `LOG_TAIL_ENTRIES` entries
+        are searched."""
 
         def read(connection: sqlite3.Connection, end: ChainEnd) -> tuple[ChainEnd, Sequence[Any] | None, int | None]:
             last = further if further is not None else connection.execute(_LAST_ENTRY).fetchone()[0]

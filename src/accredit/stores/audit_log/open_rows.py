@@ -32,7 +32,7 @@ class OpenRows:
     first row that does not verify, or None."""
 
     def __init__(self, marks: Marks, read: Callable[[int], Iterable[OpenCall]], keys: Keys) -> None:
-        """`read` is given a number, and yields at most so many open calls. `keys` are the trusted ones."""
+        """`read` is given a number, and yields at most that many open calls. `keys` are the trusted ones."""
         self.fault: Fault | None = None
         self._marks = marks
         self._read = read

@@ -52,7 +52,7 @@ class SessionLock:
         """Do nothing: the end of the session releases the lock."""
 
     def end(self) -> None:
-        """Do nothing: the writer's row in the log says so."""
+        """Do nothing: the writer's row in the log shows that the writer has ended."""
 
 
 WriterLock = FileLock | SessionLock

@@ -53,7 +53,7 @@ class Prover:
     """Reads entries with trusted keys. `left` reports what was left out so far."""
 
     def __init__(self, keys: Iterable[LogKey | RecordKey], examiner: Examiner | None = None) -> None:
-        """`examiner` is used instead of `examine` with these keys, to verify thousands of entries."""
+        """To verify thousands of entries, `examiner` is used instead of `examine` with these keys."""
         self._keys = {key.id: key for key in keys}
         self._examiner = examiner or self._examined
         self.left = NOTHING_LEFT

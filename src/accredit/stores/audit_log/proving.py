@@ -14,7 +14,7 @@ If no proof was kept, certificates that don't allow the call are a fault only if
 people who may allow calls, or requires proofs. Only the first fault is reported.
 
 A `Judge` needs nothing but an entry and what is kept with it, so several processes may share the work (`verifying`).
-`Proofs` does the counting, and has challenges in a temporary database, as `marks` are.
+`Proofs` does the counting, and keeps the challenges in a temporary database, as `marks` does.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -86,7 +86,7 @@ class Judge:
 class Proofs(InTemporaryFile):
     """The results for all entries of a log, in one verification: `with Proofs() as proofs`. At the end, `fault` is the
     first fault, or None. `proved` counts the calls shown to be allowed by a person and signed by an agent. `untold`
-    counts the other calls, for which a part of that is unknown."""
+    counts the other allowed calls: it is unknown who allowed them, or who signed them."""
 
     table = "CREATE TABLE challenges (challenge BLOB NOT NULL, place TEXT NOT NULL)"
 

@@ -81,8 +81,8 @@ UNPRUNED = PrunedChain(hashlib.sha256(), 0, GENESIS)
 
 
 class Pruner(NamedTuple):
-    """What one pruning needs: records from `before` that time are pruned, the notes have the time `now`, `keys` are
-    those that sign the log, and `signer` signs the notes."""
+    """What one pruning needs: records from before the time `before` are pruned, the notes have the time `now`, `keys`
+    are those that sign the log, and `signer` signs the notes."""
 
     signer: LogSigner
     keys: Keys
@@ -107,8 +107,8 @@ class Pruner(NamedTuple):
         """Return the chain with further `records` pruned, the digests to keep, and the note to put in place of the last
         of these records.
 
-        `records` are given by their SHA-256; `last` is the entry of the last one. Digests are kept of all but the last,
-        and of the record whose place the earlier note had. Raises `AttestationError`.
+        `records` are given by their SHA-256; `last` is the entry of the last one. The digests to keep are those of all
+        `records` but the last, and that of the record whose place the earlier note took. Raises `AttestationError`.
         """
         check_pruned(last, self.keys)
         *gone, head = map(bytes.fromhex, [*([chain.head] if chain.last else []), *records])
@@ -126,8 +126,8 @@ class Pruner(NamedTuple):
 
     def is_newer(self, record: CallRecord) -> bool:
         """Return whether a record, or its call, is not old enough to be pruned. The call's time is checked as well,
-        since the clock may have been set back between the two. An outcome whose decision was pruned is judged by its
-        call's time."""
+        since the clock may have been set back between the call and the record. An outcome whose decision was pruned is
+        judged by its call's time."""
         return max(record.times.recorded, record.times.received) >= self.before
 
 
@@ -159,8 +159,8 @@ def prune(
     on_progress: Callable[[int], None],
     trusted: Keys = (),
 ) -> PruneReport:
-    """Prune what was recorded before `before_ms` (unix milliseconds). `trusted` are keys that sign this log beside its
-    own.
+    """Prune what was recorded before `before_ms` (unix milliseconds). `trusted` are keys that sign this log, too,
+    beside those of `signer`.
 
     `on_progress` is called with the number of records so far. Raises `StoreUnavailable`, or `AttestationError` if the
     log is damaged before that time: verify it first.
@@ -246,7 +246,8 @@ class _FilePruning:
                 self._pruned[writer] = self._pruner.restore(stored, _kept_digests(connection, writer)), entry
 
     def _outlives(self, connection: sqlite3.Connection, record: CallRecord) -> bool:
-        """Return whether a record is an outcome whose decision stays. That decision is before it, in any chain."""
+        """Return whether a record is an outcome whose decision stays. That decision comes before the outcome in the
+        log, in whatever chain."""
         if not comes_alone(record, self._going):
             return False
         payloads = payloads_of(connection, record.call.id, RECORDS_OF_A_CALL)

@@ -14,7 +14,8 @@ For each call, in this order:
 Records are encoded when they queue: so a text that can't be written is found at once, and their size is known. They
 are written many at a time, in turns. When the queue is full, `begin` refuses. A `durable` log answers when a record is
 on disk. If a turn can't be written, all waiting calls are refused. Their outcomes are kept, and written as soon as the
-log accepts them. So is an outcome "not forwarded" for each refused call, as its decision may be on record after all.
+log accepts them. For each refused call, an outcome "not forwarded" is written then as well, as the call's decision may
+be on record after all.
 
 A log that is not durable answers at once, and retries. It drops records only if they still wait `CLOSE_RECORDS_SECONDS`
 after it was closed; their number is then reported.
@@ -307,8 +308,8 @@ class QueuedRecords:
             self._signed_turn = turn
 
     async def _as_writer(self, request_of: Callable[[str], WriterRequest[T]]) -> T:
-        """Run a request as this writer, and return its answer. If this writer was declared dead, become the next writer
-        first. Raises `StoreUnavailable`."""
+        """Run a request as this writer, and return its answer. If this writer was declared dead, first become a new
+        writer. Raises `StoreUnavailable`."""
         try:
             return await self._run(request_of(self.writer or await self._begun()))
         except ChainEnded:

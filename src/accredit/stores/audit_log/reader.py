@@ -1,8 +1,9 @@
 """Reads the log in an SQLite file. Blocking I/O; nothing is written.
 
 The query of `entries`, which serves verification, has no condition, so that it misses no row. All other queries read a
-part of the log. In a table that was made by hand, an `entry` may not be an integer: a reader treats such a row as
-damage. The same holds for an entry of more than `MAX_ATTESTATION_BYTES`, which is not read at all.
+part of the log. In a table that was made by hand, the value of `entry` may be something else than an integer: a reader
+treats such a row as damage. It does the same with an entry of more than `MAX_ATTESTATION_BYTES`, which is not read at
+all.
 
 Closing the log ends all its cursors, so that none keeps an old state of the file alive.
 """

@@ -303,7 +303,8 @@ def windows(first: int, last: int) -> Iterator[tuple[int, int]]:
 
 
 def key_range(prefix: str) -> tuple[bytes, bytes]:
-    """Return the range of index keys for call ids that begin with this prefix: from the first to before the last."""
+    """Return the range of index keys for call ids that begin with this prefix: its first key, and its end, which is not
+    in it."""
     first = prefix.encode("utf-8", "surrogatepass")[:CALL_KEY_CHARS]
     return first, first + b"\xff"
 

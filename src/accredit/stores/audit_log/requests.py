@@ -1,8 +1,8 @@
 """The requests to the writer of a log, each of which is one transaction over the log's tables. No I/O of its own.
 
 They are run by a thread of this process or by a process beside it (`LogExecutor`). A transaction that is rolled
-back leaves no trace: the next one uses its numbers again. Most raise `ChainEnded` if their writer was declared dead:
-then its calls are closed, and it may not open any; and `ChainTaken` if somebody else has changed its chain.
+back leaves no trace: the next one uses its numbers again. Most raise `ChainEnded` if their writer was declared dead
+(its calls are closed, and it may not open any more), and `ChainTaken` if somebody else has changed its chain.
 """
 
 from collections.abc import Awaitable, Sequence
@@ -62,7 +62,7 @@ class WriterRequest(Protocol[T_co]):
 
 
 class LogExecutor(Protocol):
-    """Has a writer run requests beside its caller's event loop, one after the other: in a process or in a thread."""
+    """Runs a writer's requests one after the other, outside the caller's event loop: in a process or in a thread."""
 
     place: LogPlace
     turn_records: int

@@ -96,8 +96,8 @@ class ChainChange(NamedTuple):
 
 class OpenCall(NamedTuple):
     """A call in the list of open calls, and the entry of its decision (None if that is missing or damaged). `call` is
-    "" if the row's value is not text. `is_left` says that the call has no writer that could close it, if that was
-    read."""
+    "" if the row's value is not text. `is_left` says that no writer is left to close the call; it is False if that was
+    not read."""
 
     call: str
     decision: Stored | None
@@ -105,8 +105,8 @@ class OpenCall(NamedTuple):
 
 
 class NewestEntry(NamedTuple):
-    """A chain's end and its newest entry. If that was not found among the newest of a log, `further` is where the
-    search goes on, or None."""
+    """A chain's end and its newest entry. If the search has not found that entry yet, `further` says where to continue;
+    otherwise it is None."""
 
     end: ChainEnd
     entry: Stored | None

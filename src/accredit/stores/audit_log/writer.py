@@ -55,8 +55,8 @@ def open_writer(place: LogPlace, signer: LogSigner) -> FileWriter | DatabaseWrit
 
 
 class LogThread:
-    """A `LogExecutor`: a writer in an event loop that has a thread, since making a signature may take long. Nothing is
-    opened before the first request, so that processes may fork until then."""
+    """A `LogExecutor` that runs a writer in an event loop in a thread of its own, since making a signature may take
+    long. Nothing is opened before the first request, so that processes may fork until then."""
 
     def __init__(self, place: LogPlace, signer: LogSigner) -> None:
         self.place = place

@@ -1,4 +1,4 @@
-"""The table of the front door, and its sealed rows. No I/O.
+"""The table of the front door (the gateway's OAuth server), and its sealed rows. No I/O.
 
 A row has a kind, a key, the key of the row that it belongs to (`parent`), its last second, and a sealed value. Keys are
 digests: a reader of the table learns no client, no person and no token.

@@ -1,11 +1,12 @@
-"""The front door's memory (`ports.DoorStore`), in any kind of store. No I/O of its own (`runners`).
+"""Stores what the front door, the gateway's OAuth server, has to remember (`ports.DoorStore`), in any kind of store. No
+I/O of its own (`runners`).
 
 - [code] A code gives one login. Its first presentation uses it up, even if the request does not fit it. A used code is
   kept as long as its login can last; if it is presented again, that login ends.
 - [rotation] Each use replaces a login's newest refresh token. If an older one is used, the login ends.
 - [last-login] When its last login ends, a grant is forgotten, with the agent's key, its chains and its codes.
 - [key] A grant is changed, or ended, only if it still has the key that the caller knew. So a delegation is never stored
-  with a key that it is not for, and a consent doesn't end with an earlier one.
+  with a key that it is not for, and whoever ends an earlier consent doesn't end a later one.
 - [bounds] The numbers of clients, of all grants, of one person's grants, and of one grant's logins, codes and chains
   are bounded. If one person has too many grants, those without a consent make room.
 """
@@ -105,7 +106,7 @@ class Door(SteppedStore):
         self._seal_with(ring)
 
     def sealed_with(self, ring: KeyRing) -> Self:
-        """Return the same memory, as it is read and written with other keys."""
+        """Return the same store, whose rows are then sealed and opened with other keys."""
         other = copy(self)
         other._seal_with(ring)
         return other
@@ -208,7 +209,7 @@ class Door(SteppedStore):
 
     @writes
     def rotate(self, login: bytes, old: bytes, new: bytes, *, client_id: str, now: int) -> Steps[Login | Rejected]:
-        """Replace a refresh token, by the rule [rotation]."""
+        """Replace a login's refresh token. If `old` is not the newest one, end the login ([rotation])."""
         place, kept = yield from self._find(Kind.LOGIN, login, KeptLogin, now)
         if kept is None:
             return Rejected.UNKNOWN
@@ -260,7 +261,8 @@ class Door(SteppedStore):
 
     @writes
     def end_login(self, login: bytes, *, client_id: str, now: int) -> Steps[bool]:
-        """End a login, by the rule [last-login]. Return whether there was such a login of this client."""
+        """End a login. If it was its grant's last one, forget the grant ([last-login]). Return whether there was such a
+        login of this client."""
         place, kept = yield from self._find(Kind.LOGIN, login, KeptLogin, now)
         if kept is None:
             return False
@@ -279,7 +281,8 @@ class Door(SteppedStore):
 
     @writes
     def take_back(self, subject: str, holds: Callable[[bytes], bool], *, now: int) -> Steps[bool]:
-        """Forget what people have taken back. Return whether there was any."""
+        """Forget each grant of a person, and each chain added to one, that holds what the person has taken back. Return
+        whether there was any."""
         person, found = person_key(subject), False
         for key, value in (yield _BELONGING, (Kind.GRANT, person, now, MAX_GRANTS_OF_PERSON)):
             grant = self._seals.open(Place(Kind.GRANT, key, person), value, Grant, now)
@@ -295,7 +298,7 @@ class Door(SteppedStore):
         return found
 
     async def take_back_from_all(self, holds: Callable[[bytes], bool], *, now: int) -> bool:
-        """Forget everybody's grants that hold what is taken back. Return whether there was any."""
+        """Forget each grant, of whatever person, that holds what was taken back. Return whether there was any."""
         found, after = False, b""
         while True:
             grants, after = await self._page(after, now)
@@ -327,8 +330,8 @@ class Door(SteppedStore):
             yield from self._end_grant(owner)
 
     def _end_begun(self, person: bytes, now: int) -> Steps[int]:
-        """End the grants to which a person has not consented, and return how many there were: any site can make the
-        browser of a person who is logged in begin some."""
+        """End the grants to which a person has not consented, and return how many there were: any website can make the
+        browser of a logged-in person begin such grants."""
         ended = 0
         for key, value in (yield _BELONGING, (Kind.GRANT, person, now, MAX_GRANTS_OF_PERSON)):
             grant = self._seals.open(Place(Kind.GRANT, key, person), value, Grant, now)

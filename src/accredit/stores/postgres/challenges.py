@@ -97,7 +97,7 @@ def _each(presented: Sequence[PresentedChallenge]) -> list[tuple[bytes, Presente
 
 def _verdict(each: PresentedChallenge, found: _Found, place: int, spender: int | None, within: set[int]) -> Verdict:
     """Return the verdict on one presentation, at `place` in its batch. `spender` is the place of the presentation that
-    was to spend the same challenge, and `within` are the places of those for which the table had room."""
+    was to spend the same challenge. `within` has the places of the presentations for which the table had room."""
     if spender is None or place < spender:  # it is not valid for this one
         return each.verdict(spent=found.known and not found.written)
     if spender not in within:

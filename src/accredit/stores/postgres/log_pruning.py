@@ -89,8 +89,8 @@ def prune(
     on_progress: Callable[[int], None],
     trusted: Keys = (),
 ) -> PruneReport:
-    """Prune what was recorded before `before_ms` (unix milliseconds). `trusted` are keys that sign this log beside its
-    own.
+    """Prune what was recorded before `before_ms` (unix milliseconds). `trusted` are keys that sign this log, too,
+    beside those of `signer`.
 
     `on_progress` is called with the number of records so far. Raises `StoreUnavailable`, or `AttestationError` if the
     log is damaged before that time: verify it first.

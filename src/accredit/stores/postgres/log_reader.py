@@ -4,8 +4,9 @@ Nothing is ordered by `log_entries.entry`: its values are drawn from a sequence,
 committed in any order. The length of a chain is in its writer's row (`records`), and the numbers of records have no
 gaps.
 
-- [order] A chain's entries come in the order of their numbers. At one number, the digest of a pruned record or the
-  record comes first, then a note of what it covers, then a checkpoint of what it counts.
+- [order] A chain's entries come in the order of their numbers. Of the entries with one number n, record n (or its
+  digest, if it was pruned) comes first, then the note of pruning that covers n records, then the checkpoint that counts
+  n records.
 - [large-entries] An entry of more than `LOG_ROW_BYTES` is read by itself.
 - [damage] Rows without a writer, or of an unknown kind, are yielded as well, as damage.
 """
@@ -274,7 +275,8 @@ class LogDatabase(LogReader):
             yield open_call(call, writer, partial(self._numbered, tuple(row)))
 
     def holding(self, text: str, since: Bookmark | None = None) -> Iterator[NumberedEntry]:
-        """Yield the entries that contain a text, day by day. With `since`, yield those of its writer from there on."""
+        """Yield the entries that contain a text, day by day. With `since`, yield the entries of its writer from that
+        place on."""
         part = text.encode("utf-8", "surrogatepass")
         if since is not None:
             return map(self._numbered, self._in_chain(part, since))

@@ -257,8 +257,8 @@ class DatabaseTables:
         return ended
 
     async def make_days(self) -> None:
-        """Create the tables for the entries of the next days. Raises `DatabaseFailed`, also if somebody holds the lock
-        for that: any user of the database can, and no record may wait for them."""
+        """Create the tables for the entries of the next days. Raises `DatabaseFailed`, also if another session holds
+        the lock for that: any user of the database can take it, and no record may wait for it."""
         async with self.connection.transaction():
             await self.connection.fetch(f"SET LOCAL lock_timeout = '{MAKE_DAYS_LOCK_MS}ms'")
             await self.connection.fetch("SELECT log_make_days()")

@@ -4,8 +4,8 @@ In this order; any failure is a `StoreUnavailable`:
 
 - [all-hosts] All hosts are asked at once: a machine that is cut off does not answer, and must not delay the others.
 - [primary] A host that is a standby, or read-only, does not count.
-- [timeline] Of several, the one on the latest timeline counts. Each promotion starts a new timeline, so the others are
-  former primaries. None counts if its timeline is earlier than one that this process has seen.
+- [timeline] Of several primaries, the one on the latest timeline counts. Each promotion starts a new timeline, so the
+  others are former primaries. None counts if its timeline is earlier than one that this process has seen.
 - [schema] The schema is the one that this version knows (`schema.VERSION`), or the one before.
 - [durability] With `replicas` "required", `fsync` and `full_page_writes` are on, and a commit waits for a standby. For
   this connection `synchronous_commit` is set to `on`, or to `remote_apply` where that is the default.
@@ -177,8 +177,8 @@ async def schema_version(connection: Connection) -> int | None:
 
 
 def _check_clock(database: DatabaseAddress, off: float) -> None:
-    """Check how far the clocks differ. By our clock, the query has a start and an end; `off` is by how many seconds the
-    database's time lies outside of these."""
+    """Check how far the clocks differ. `off` is by how many seconds the database's time lies outside the span in which,
+    by our clock, it was queried."""
     if off > CLOCK_SKEW_SECONDS:
         raise ClocksDiffer(f"{database.name}: its machine's clock and this one's differ by {off:.1f} s", off)
     if off > CLOCK_SKEW_WARN_SECONDS:

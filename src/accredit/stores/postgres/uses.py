@@ -2,8 +2,8 @@
 
 - [locks] A series is one certificate's uses in windows of one length. A batch of uses locks all its series, in sorted
   order, before it reads their counts. So batches of other gateways wait, and no two batches can take the same last use.
-- [clock] The time is the database's, read once all series are locked. Gateways' clocks differ, and one that is ahead
-  would not see in its window what one that is behind has just used.
+- [clock] The time is the database's, read once all series are locked. Gateways' clocks differ: a gateway whose clock is
+  ahead would not see, in its window, the uses just recorded by a gateway whose clock is behind.
 - [snapshot] Each statement has a snapshot of its own, so a later batch sees everything committed before.
 - [repetition] A failed batch is never repeated: perhaps only its answer was lost, and its uses were counted.
 """
@@ -85,7 +85,8 @@ class _Tally:
 
 
 class Counter:
-    """Counts uses by the database's time, for which `clock` is SQL. `room` is what is left for their rows."""
+    """Counts uses by the database's time, for which `clock` is SQL. `room` says how many rows may still be added for
+    them."""
 
     def __init__(self, clock: str, room: RowCount) -> None:
         self._lock, self._count, self._marks = (each.format(clock=clock) for each in (_LOCK, _COUNT, _MARKS))
@@ -111,8 +112,8 @@ class Counter:
         return answers
 
     async def use(self, connection: Connection, asked: Sequence[Sequence[RateLimit]]) -> Sequence[bool | AccreditError]:
-        """Record one use for each of several limits, if all have room. Return, for each question, whether that was
-        so."""
+        """For each question, record one use for each of its limits, if all have room. Return, for each, whether its
+        uses were recorded."""
         takings = [{_key(series): taking for series, taking in strictest(each).items()} for each in asked]
         keys = sorted({key for each in takings for key in each})
         if not keys:

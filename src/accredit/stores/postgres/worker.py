@@ -1,12 +1,12 @@
 """One connection to the database's primary, and the batches on it. One event loop uses it.
 
 Questions are asked in batches, one batch after the other. A batch has questions of one kind. The task that asks them
-ends when none is waiting.
+ends when no question is waiting.
 
-- [safety] Nothing is answered over a connection whose safety was not checked (`session.check`) when it was opened and
-  in the last `STORE_CHECK_SECONDS`.
-- [failure] After a failure the connection is closed: the current batch may have been committed. If the batch may be
-  repeated, it is, once, over another connection. Everything else is refused.
+- [safety] A connection is used for answers only if its safety was checked (`session.check`), both when it was opened
+  and within the last `STORE_CHECK_SECONDS`.
+- [failure] After a failure the connection is closed: the current batch may have been committed. A batch that may be
+  repeated is sent once more, over another connection. Everything else is refused.
 - [pause] After several failures in a row there is a pause, in which everything is refused at once. A server whose
   standby is gone keeps each attempt's connection until the standby is back. Without a pause, the attempts would use up
   all connections that it has.

@@ -189,7 +189,7 @@ def _count(connection: sqlite3.Connection, series: Series, now: int) -> _Counted
 
 
 def _begin_anew(connection: sqlite3.Connection, series: Series) -> int:
-    """Subtract the smallest count among the kept marks of a series from all of them, and return it."""
+    """Find the smallest count among the kept marks of a series, subtract it from all of their counts, and return it."""
     (began,) = connection.execute(
         "SELECT min(before) FROM uses WHERE cert_id = ? AND window_s = ?", _key(series)
     ).fetchone()
@@ -241,8 +241,8 @@ class Database:
     def transact(self, jobs: Sequence[Job[T]], *, writes: bool) -> list[T]:
         """Run jobs in one transaction and return their answers. All jobs are committed, or none.
 
-        Raises `StoreUnavailable`; its subclass `DatabaseLocked`, without waiting for the lock; and our own errors from
-        a job.
+        Raises `StoreUnavailable`, and our own errors from a job. If another process holds the lock, raises
+        `DatabaseLocked` (a subclass of `StoreUnavailable`) at once.
         """
 
         def transaction(connection: sqlite3.Connection) -> list[T]:

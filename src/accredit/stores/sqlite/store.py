@@ -187,8 +187,8 @@ class Worker:
 
 
 class MemoryWorker:
-    """Runs jobs as `Worker` does, on tables in this process's memory, in the caller's thread. They are made for the
-    first job. Threads may share it."""
+    """Runs jobs as `Worker` does, on tables in this process's memory, in the caller's thread. The tables are made for
+    the first job. Threads may share the worker."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -82,6 +82,6 @@ def reading_only(path: Path) -> Generator[sqlite3.Connection]:
 
 
 def is_still(path: Path) -> bool:
-    """Return whether nobody writes to a file, as it has no write-ahead log (WAL). It can then be read without creating
-    one."""
+    """Return whether a file has no write-ahead log (WAL): then nobody writes to it, and it can be read without creating
+    a WAL."""
     return not path.with_name(f"{path.name}-wal").exists()

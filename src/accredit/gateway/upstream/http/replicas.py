@@ -167,7 +167,7 @@ class ReplicatedClient(UpstreamClient):
     """Sends requests to one of several URLs with the same path and query, or to a single URL whose server may be
     ejected.
 
-    `replicas` are the URLs by name (`HttpUpstream.replicas`). `lot` is as for `Balance`.
+    `replicas` are the URLs by name (`HttpUpstream.replicas`). `lot` returns a random number.
     """
 
     def __init__(

@@ -182,8 +182,8 @@ class MemberAccess:
         return request.with_meta({META_PROGRESS: Raw(to_json(own))})
 
     def reply_of(self, reply: Reply, request: Request, name: str, own: str | None = None) -> MemberReply:
-        """Return the reply for the answer of the server `name`; `own` is the server's own name for the target. Raises
-        `UpstreamUnavailable` if it is not in the session."""
+        """Return the reply that forwards what the server `name` answers. `own` is that server's name for the target.
+        Raises `UpstreamUnavailable` if the server is not in the session."""
         asked = digest_of(request.id)
         if self._enforces:
             return self.stream_reply(reply, name, asked, own)

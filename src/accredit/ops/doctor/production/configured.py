@@ -78,8 +78,8 @@ def tls(facts: Facts) -> Result:
 
 
 def outgoing(facts: Facts) -> Result:
-    """Outgoing connections and the URLs that clients are given use TLS, or stay on this machine. No stranger can have
-    the gateway connect to its own network."""
+    """Outgoing connections and the URLs that clients are given use TLS, or stay on this machine. No stranger can make
+    the gateway connect to hosts of its own network."""
     if facts.loaded.config.oauth.private_documents:
         what = "oauth.private_documents lets any stranger have the gateway ask for URLs of its own network"
         return no(what, "take it out: it is for tests")

@@ -1,9 +1,9 @@
 """Checks the files that a configuration names. I/O: looks at files, and reads the endpoint's certificate.
 
-- Only this user and root may write files that decide who may do what, or files with secrets: these make sessions and
-  records credible. Nobody else may read secrets. Only permissions are checked, not contents. The configuration counts
-  as a secret if it holds values of headers or variables, or a URL or command that may contain a secret
-  (`hosts.credentials`).
+- Only this user and root may write files that decide who may do what, or files with secrets: whoever replaces a secret
+  can forge sessions and records. Nobody else may read secrets. Only permissions are checked, not contents. The
+  configuration counts as a secret if it holds values of headers or variables, or a URL or command that may contain a
+  secret (`hosts.credentials`).
 - Anything but a regular file is a fault: opening a pipe would block.
 - Links are followed, as the gateway follows them.
 - A private key beside a trusted public one is a fault, whatever its mode. It is found by its name, as `accredit keys
@@ -67,7 +67,7 @@ def files_found(loaded: Loaded, store: Found[StoreUrl]) -> list[FileFound]:
 
 
 def _title(file: NamedFile) -> str:
-    """Return what a file is called in findings: what it is for, else its key's name."""
+    """Return what a file is called in findings: its title in `_TITLES` or, without one, the name of its setting."""
     title = _TITLES.get(file.key)
     return title.format(file.table) if title is not None else file.name
 
@@ -87,7 +87,8 @@ def _folder_of_store(store: Found[StoreUrl]) -> Iterator[FileFound]:
 
 
 def _unnamed_files(loaded: Loaded) -> Iterator[tuple[str, Path, bool]]:
-    """Yield the configuration, and the files beside it that no key names, and whether each is secret."""
+    """Yield the configuration, and the files that belong to it but that no setting names, each with whether it is
+    secret."""
     attest, lock, own = loaded.config.attest, lock_file(loaded), own_key_file(loaded)
     if loaded.file is not None:
         yield "the configuration", loaded.file, False

@@ -1,8 +1,8 @@
 """Reads the configured store. I/O: a file or a database; nothing is changed or created.
 
 Each look-up ends after some seconds; facts that are missing then are unknown, with a reason. A drill counts only if its
-record verifies and one of its calls was allowed while proofs were enforced: anybody can make calls of any tool that are
-refused. A sink's position is taken from the store, where it is not signed.
+record verifies, and if one of its calls was allowed while proofs were enforced. A refused call proves nothing: anybody
+can make one. A sink's position is taken from the store, where it is not signed.
 """
 
 import time
