@@ -419,6 +419,6 @@ def check_apart(behind: Mapping[str, str], served: Mapping[str, str], *, ratify_
     for (one, prefix), (other, path) in product(behind.items(), {**served, **behind, **own}.items()):
         if one != other and f"{path.rstrip('/')}/".startswith(f"{prefix.rstrip('/')}/"):
             raise ConfigurationError(
-                f"{one}.path {prefix.rstrip('/')} covers {path}, where {other} is served",
+                f"{one}.path {prefix.rstrip('/') or '/'} covers {path}, where {other} is served",
                 "give each a path that is not below another's",
             )

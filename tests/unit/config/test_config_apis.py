@@ -165,6 +165,8 @@ def test_nor_where_an_application_is_made_of_settings(tmp_path: Path) -> None:
     own = replace(mail, path="/v1", ratify_http="public")
     with pytest.raises(ConfigurationError, match="covers /v1/ratify, where ratify_http is"):
         create_app([own], store=MemoryStore(), revocations=Known())
+    with pytest.raises(ConfigurationError, match=r"servers\.other\.path / covers /api/mail, where servers\.mail is"):
+        create_app([mail, replace(wide, path="/")], store=MemoryStore(), revocations=Known())
 
 
 def test_an_api_needs_proofs_and_a_listener_at_which_its_proxy_asks(tmp_path: Path) -> None:
