@@ -127,7 +127,7 @@ def test_what_the_page_says_is_so(tmp_path: Path) -> None:
                 (line,) = re.findall(r"^mcp_server.*$", PAGE, re.MULTILINE)
                 series, _, count = line.rpartition(" ")
                 assert number(shown[0], series) == float(count)
-                assert json.loads(shown[1]) == {"status": "ok", "upstream": True}
+                assert json.loads(shown[1]) == {"status": "ok", "upstream": True, "refused": {}}
                 gateway.stop()
                 wait_until(lambda: len(collector.spans) == 2)
             assert upstream.errors == []
