@@ -48,7 +48,7 @@ def check_url(url: str) -> None:
     except (httpx2.InvalidURL, UnicodeError):
         good = False
     if not good:
-        shown = url.partition("?")[0].rpartition("@")[2]  # a query or a user may be secret
+        shown = "what is given" if "@" in url else url.partition("?")[0]  # a user or a query may be secret
         raise ConfigurationError(
             f"{shown} is not an http or https URL",
             "name the endpoint that `accredit serve` prints, such as http://127.0.0.1:8484/mcp",
