@@ -182,6 +182,9 @@ def test_the_name_and_the_endpoint_are_the_configuration_s(home: Home, tmp_path:
     config.write_text(servers)
     assert home.run("install", "cursor", "--config", str(config), "--yes").returncode == 0  # the only one
     assert home.run("install", "cursor", "--config", str(config), "--server", "mail", "--yes").returncode == 0
+    config.write_text(servers + '[servers.shop]\nprotocol = "http"\nurl = "http://127.0.0.1:7"\npath = "/shop"\n')
+    refused = home.run("install", "cursor", "--config", str(config), "--server", "shop", "--yes")
+    assert (refused.returncode, "this is about MCP servers" in refused.stderr) == (2, True)
     assert words_in(home.cursor)[-5] == "http://[::1]:8484/mcp/mail"
     config.write_text(servers + "merge = true\nport = 0\n")
     assert home.run("install", "cursor", "--config", str(config), "--yes").returncode == 2

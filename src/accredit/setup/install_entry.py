@@ -86,12 +86,12 @@ def endpoint(loaded: "Loaded", server: str | None) -> str:
     gateway, servers = loaded.config.gateway, loaded.config.servers.by_name
     if gateway.port == 0:
         raise ConfigurationError("gateway.port is 0: where the gateway will be is not known", "name it with --url")
-    if server is not None and server not in servers:
-        raise ConfigurationError(f"no server is called {server!a}", f"name one of {', '.join(servers) or 'none'}")
     from accredit.config.listen import url_here  # noqa: PLC0415 - as above
-    from accredit.config.servers import only_server, views  # noqa: PLC0415 - as above
+    from accredit.config.servers import only_server, view, views  # noqa: PLC0415 - as above
 
-    if servers and not gateway.merge and server is None:
+    if server is not None:
+        view(loaded, server)  # an MCP server of this configuration
+    elif servers and not gateway.merge:
         server = only_server(loaded)
         if server is None:
             first = views(loaded)[0].server
