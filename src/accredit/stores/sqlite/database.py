@@ -10,7 +10,8 @@ Each time the file is opened, in this order:
 
 While it is used, the open file is compared once a second with the file that now has its name, and again whenever it is
 reopened. If the name now belongs to another file, or to none, the store fails. Another file does not know the spent
-challenges, so they would be valid again. Not checked: who else can read an existing file.
+challenges, so they would be valid again. If a newer version has upgraded the file meanwhile, the store fails as well
+([schema]). Not checked: who else can read an existing file.
 
 `Tables` are the jobs on spent challenges and uses. Once a second, a bounded number of expired rows is deleted and the
 tables' rows are counted. Between two counts, this process knows only of the rows that it has added itself. So a table's
@@ -200,7 +201,8 @@ def _begin_anew(connection: sqlite3.Connection, series: Series) -> int:
 STORE_RETRY_SECONDS = 0.0005
 """The interval between attempts to take a lock that another process holds."""
 STORE_FILE_CHECK_SECONDS = 1.0
-"""The interval between checks whether the open file of a store is still the one that has its name."""
+"""The interval between checks whether the open file of a store is still the one that has its name, and of no newer
+version."""
 
 
 T = TypeVar("T")
@@ -302,7 +304,7 @@ class Database:
         now = time.monotonic()
         if self._connection is not None and now - self._checked_at >= STORE_FILE_CHECK_SECONDS:
             self._checked_at = now
-            if _identity(self._path) != self._identity:
+            if _identity(self._path) != self._identity or _version(self._connection) > len(SCHEMA):
                 self.close()
         if self._connection is None:
             self._connection = self._open()
