@@ -119,6 +119,24 @@ def test_a_file_of_a_newer_version_is_refused_and_left_as_it_is(tmp_path: Path) 
         assert kept.execute("PRAGMA user_version").fetchone() == (len(SCHEMA) + 1,)
 
 
+@pytest.mark.parametrize("lacks", ["its newest tables", "the memory of lists", "all tables"])
+def test_who_only_checks_the_configuration_leaves_a_file_of_the_version_before_as_it_is(
+    tmp_path: Path, lacks: str
+) -> None:
+    fleet = on_a_file(tmp_path)
+    steps = {"its newest tables": len(SCHEMA) - 1, "the memory of lists": 9, "all tables": 0}[lacks]
+    with closing(sqlite3.connect(tmp_path / "accredit.db")) as older:
+        older.execute("PRAGMA journal_mode = WAL")
+        for step in SCHEMA[:steps]:
+            for statement in step:
+                older.execute(statement)
+        older.execute(f"PRAGMA user_version = {steps}")
+    checked = accredit("config", "check", "--config", "accredit.toml", folder=fleet.folder)
+    assert checked.returncode == 0, checked.stderr
+    with closing(sqlite3.connect(tmp_path / "accredit.db")) as kept:
+        assert kept.execute("PRAGMA user_version").fetchone() == (steps,)
+
+
 async def test_a_gateway_refuses_calls_once_a_newer_version_has_opened_its_file__whose_revocations_it_would_miss(
     tmp_path: Path,
 ) -> None:
