@@ -175,8 +175,8 @@ async def schema_version(connection: Connection) -> int | None:
         raise
     if len(rows) != 1:
         raise SchemaUnknown(
-            f"{connection.name}: accredit_schema has {len(rows)} rows instead of one, as after a restore into a database"
-            " that was not empty"
+            f"{connection.name}: accredit_schema has {len(rows)} rows instead of one, as after a restore into a"
+            " database that was not empty"
         )
     version: int = rows[0][0]
     return version
