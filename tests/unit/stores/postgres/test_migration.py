@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.world.postgres import Cluster, a_user
 
-from accredit.errors import StoreUnavailable
+from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.stores.postgres import driver, migration
 from accredit.stores.postgres.migration import RESTORED_SECONDS, hold_after_restore, migrate, status
@@ -39,6 +39,16 @@ def test_the_tables_of_a_newer_version_are_left_as_they_are(server: Cluster) -> 
     assert status(database)[:2] == (VERSION + 1, VERSION)
     with pytest.raises(SchemaUnknown):
         hold_after_restore(database)
+
+
+def test_what_was_restored_into_tables_that_were_there_is_named__and_not_sent_to_a_migration(server: Cluster) -> None:
+    database = server.fresh()
+    server.run(f"INSERT INTO accredit_schema VALUES ({VERSION})", database=database.database)
+    for command in (status, migrate, hold_after_restore):
+        with pytest.raises(SchemaUnknown, match="2 rows instead of one"):
+            command(database)
+    with pytest.raises(ConfigurationError, match="into an empty database"):
+        database.check_tables()
 
 
 @pytest.mark.holds("stores/postgres/migration", "roles")
