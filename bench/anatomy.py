@@ -43,20 +43,25 @@ NO_REWRITES = {
 }
 """The functions that encode something else than the message, and what."""
 
+TICK = "on_tick"
+"""What uvicorn's server does ten times a second, whoever calls."""
+
 RECORDS = '[attest]\nmode = "durable"\n'
 WARMING_CALLS = 3
 WAIT_SECONDS = 10.0
+SETTLING_SECONDS = 0.05
+"""How long the warming calls' connections get to end: what the gateway does then is not of the call that is counted."""
 AIMS = {"files": 35, "changes of file": 220, "splits of params": 1, "decodes": 15, "rewrites of its text": 1}
 REACHED = {
-    "files": 64,
-    "changes of file": 300,
+    "files": 63,
+    "changes of file": 288,
     "splits of params": 1,
     "decodes": 15,
     "encodes": 6,
     "rewrites of its text": 1,
 }
-"""What may only fall: lower these when it has. A run may count some ten changes more than another, and a file: an
-earlier connection ends meanwhile, on a busy machine."""
+"""What may only fall: lower these when it has. A run may count some ten changes more than another, and a file: on a
+busy machine, the gateway looks after its revocation lists meanwhile."""
 
 
 class Anatomist:
@@ -87,7 +92,7 @@ class Anatomist:
             elif called is msgspec.json.encode or isinstance(owner, msgspec.json.Encoder):
                 self._counts["encodes"] += 1
                 self._counts["rewrites of its text"] += frame.f_code.co_name not in NO_REWRITES
-        elif event == "call" and frame.f_code.co_filename.startswith(OURS):
+        elif event == "call" and frame.f_code.co_filename.startswith(OURS) and frame.f_code.co_name != TICK:
             self._enter(frame)
 
     def _enter(self, frame: FrameType) -> None:
@@ -120,6 +125,7 @@ async def measure(folder: Path) -> dict[str, Any]:
     with configured(text, folder, "anatomy", command=command) as server:
         bodies = [body_of(agent.bundle(bound=True), token(folder, number)) for number in range(WARMING_CALLS + 1)]
         await post_all(server.url, bodies[:-1])
+        await asyncio.sleep(SETTLING_SECONDS)
         os.kill(server.pid, signal.SIGUSR1)
         await post_all(server.url, bodies[-1:])
         os.kill(server.pid, signal.SIGUSR1)

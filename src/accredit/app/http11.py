@@ -207,8 +207,8 @@ class HttpConnection(ClientConnection):
             raw_path=target.path,
         )
         keep_alive = version != "1.0" and self._parser.should_keep_alive()
-        self._begin_head()
         self._request = HttpRequest(self, head, version, keep_alive=keep_alive)
+        self._begin_head()
         if not self._is_answering:
             self._current = self._request
         else:

@@ -142,18 +142,13 @@ class EagerTask:
                 waits = self._context.run(self._work.send, None)
             else:
                 waits = self._context.run(self._work.throw, error)
-        except StopIteration:
-            self._end(None)
         except BaseException as raised:
-            self._end(raised)
+            self._done = True
+            self._on_done(self, None if isinstance(raised, StopIteration) else raised)
         else:
             self._wait(waits)
         finally:
             _leave_task(self.loop, this)
-
-    def _end(self, error: BaseException | None) -> None:
-        self._done = True
-        self._on_done(self, error)
 
     def _wait(self, waits: Any) -> None:
         if waits is None:

@@ -18,7 +18,8 @@ from accredit.base.caching import CachedProperty, cache_short_values
 from accredit.errors import RequestError
 from accredit.gateway.media_types import is_json_request
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.jsonrpc.era import DUPLICATED, VERSION_HEADER, names_modern, routing_headers
+from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER, VERSION_HEADER, names_modern
+from accredit.jsonrpc.param_headers import DUPLICATED, PARAM_HEADERS
 from accredit.limits import MAX_QUOTED
 from accredit.tokens.carried import CREDENTIALS
 
@@ -195,6 +196,11 @@ def check_once(headers: Mapping[bytes, bytes], *names: bytes) -> None:
     for name in names:
         if DUPLICATED in headers.get(name, b""):
             raise RequestError(INVALID_REQUEST, f"Invalid Request: {name.decode().title()} occurs twice")
+
+
+def routing_headers(headers: Mapping[bytes, bytes]) -> tuple[bytes, ...]:
+    """Return the names of the headers by which a message is routed, except the version header."""
+    return tuple(name for name in headers if name in (METHOD_HEADER, NAME_HEADER) or name.startswith(PARAM_HEADERS))
 
 
 def fold(raw: RawHeaders) -> dict[bytes, bytes]:

@@ -23,6 +23,8 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Protocol
 
+from msgspec import Struct
+
 from accredit.base.caching import RecentlyUsed
 from accredit.errors import RequestError
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
@@ -59,19 +61,16 @@ class Holder(Protocol):
         ...
 
 
-class Slot:
+class Slot(Struct, eq=False):
     """A place in a room, which must be given back. Used as a context manager, it cancels the task in the context if the
     place is evicted."""
 
-    __slots__ = ("_gave_way", "_room", "_task", "holder", "size", "strange")
-
-    def __init__(self, room: "Room", holder: Holder, size: int, *, strange: bool) -> None:
-        self.holder = holder
-        self.size = size
-        self.strange = strange
-        self._room = room
-        self._task: asyncio.Task[object] | None = None
-        self._gave_way = False
+    _room: "Room"
+    holder: Holder
+    size: int
+    strange: bool
+    _task: asyncio.Task[object] | None = None
+    _gave_way: bool = False
 
     def give_way(self) -> None:
         """Give the place back, and cancel the task inside its `with`."""
@@ -236,7 +235,7 @@ class Room:
         while self._taken + size > self._most or (strange and self._taken_by_strangers + size > self._for_strangers):
             if not self._make_room(holder, size, strange=strange):
                 return None
-        place = Slot(self, holder, size, strange=strange)
+        place = Slot(self, holder, size, strange)
         self._places.add(place)
         self._taken += size
         if strange:

@@ -50,18 +50,14 @@ def check_agreement(frame: Request | Notification, headers: Headers) -> None:
 
 
 def unmirrored_headers(
-    frame: Frame | Batch | None, era: Era, headers: Headers, routing: Collection[bytes] | None = None
+    frame: Frame | Batch, era: Era, headers: Headers, routing: Collection[bytes]
 ) -> frozenset[bytes]:
-    """Return the routing headers that mirror nothing in the body of a message (None: an HTTP request without a body).
-    They were not compared with anything, so an intermediary that routes by them could take the message for another one.
+    """Return those of the `routing` headers that mirror nothing in the body of a message. They were not compared with
+    anything, so an intermediary that routes by them could take the message for another one.
 
     For a method that MCP does not define, its author defines the meaning of `Mcp-Name` and `Mcp-Param-*`, so these are
-    not returned. `routing` holds the names of all routing headers, if already known.
+    not returned.
     """
-    if routing is None:
-        routing = routing_headers(headers)
-    if not routing:
-        return frozenset()
     if era is Era.LEGACY or not isinstance(frame, Request | Notification):
         return frozenset(routing)
     mirrored = {METHOD_HEADER}
@@ -71,11 +67,6 @@ def unmirrored_headers(
     return frozenset(
         name for name in routing if name not in mirrored and not (with_params and name.startswith(PARAM_HEADERS))
     )
-
-
-def routing_headers(headers: Headers) -> tuple[bytes, ...]:
-    """Return the names of the headers by which a message is routed, except the version header."""
-    return tuple(name for name in headers if name in (METHOD_HEADER, NAME_HEADER) or name.startswith(PARAM_HEADERS))
 
 
 def _target(frame: Request | Notification, headers: Headers) -> str | None:

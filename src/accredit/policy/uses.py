@@ -18,6 +18,8 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 from operator import itemgetter
 
+from msgspec import Struct
+
 from accredit.consent.call import this_call_only
 from accredit.errors import SealError
 from accredit.limits import MAX_STATE_SECONDS
@@ -28,15 +30,12 @@ from accredit.ratify import DelegationCert, ProofBundle
 from accredit.ratify.constraints import MaxRate
 
 
-class Uses:
+class Uses(Struct):
     """The uses of one call's certificates. `count` must be run before the other methods."""
 
-    __slots__ = ("_counted", "_flow", "_flow_of")
-
-    def __init__(self, flow_of: FlowOf | None) -> None:
-        self._flow_of = flow_of
-        self._flow: Flow | None = None
-        self._counted: dict[tuple[str, int], int] = {}
+    _flow_of: FlowOf | None
+    _flow: Flow | None = None
+    _counted: dict[tuple[str, int], int] = {}
 
     def count(self, bundle: ProofBundle) -> Generator[Need, object, None]:
         """Ask how often each limited certificate was used. Raises `TypeError` for an invalid answer."""

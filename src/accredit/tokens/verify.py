@@ -75,6 +75,13 @@ class Issuer(Struct, frozen=True):
             )
 
 
+class _Known(Struct, frozen=True):
+    """A token that was verified with the key set of the digest `keys`."""
+
+    token: VerifiedToken
+    keys: bytes
+
+
 class UnverifiedToken(Struct, frozen=True):
     """A token that was decoded but not verified. It shows which keys are needed, and must not be trusted for anything
     else.
@@ -89,6 +96,8 @@ class UnverifiedToken(Struct, frozen=True):
     """The token's parts; None for a token that was verified before, or that is to be introspected."""
     introspection: Introspection | None = None
     """Where to ask about it, if it is not a JWT of a configured issuer ([introspected])."""
+    known: _Known | None = None
+    """What an earlier verification of the same text has found."""
 
     def __bool__(self) -> NoReturn:
         """Raise `TypeError`. An object would always be true, even for a forged token."""
@@ -99,13 +108,6 @@ class UnverifiedToken(Struct, frozen=True):
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return [("issuer", self.issuer.issuer)]
-
-
-class _Known(Struct, frozen=True):
-    """A token that was verified with the key set of the digest `keys`."""
-
-    token: VerifiedToken
-    keys: bytes
 
 
 class TokenVerifier:
@@ -130,9 +132,9 @@ class TokenVerifier:
 
     def read(self, text: str) -> UnverifiedToken:
         """Decode a token, and find its issuer ([compact] to [algorithm]). Raises `InvalidToken`."""
-        known = self._known.peek(_sha256(text))
+        known = self._known.get(_sha256(text))
         if known is not None:
-            return UnverifiedToken(self._issuers[known.token.issuer], known.token.kid, text)
+            return UnverifiedToken(self._issuers[known.token.issuer], known.token.kid, text, known=known)
         asked = self._introspecting
         if asked is not None and may_be_introspected(text, self._issuers):
             return UnverifiedToken(asked, None, text, introspection=asked.introspection)
@@ -147,9 +149,9 @@ class TokenVerifier:
     def verify(self, presented: UnverifiedToken, keys: KeySet, now: int) -> VerifiedToken:
         """Verify the token with the keys of `presented.issuer` ([signature] to [scopes]). `now` is in unix seconds.
         Raises `InvalidToken` or `InsufficientScope`."""
-        sha256 = _sha256(presented.text)
-        known = self._known.get(sha256)
+        known = presented.known
         if known is None or known.keys != keys.digest:
+            sha256 = _sha256(presented.text)
             known = _Known(_verify_presented(presented, keys, sha256, now), keys.digest)
             self._known.put(sha256, known)
         _check_use(known.token, presented.issuer, now)

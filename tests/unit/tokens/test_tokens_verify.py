@@ -380,6 +380,15 @@ def test_a_token_that_is_known_is_no_good_when_its_key_is_taken_back() -> None:
         refusal_of(lambda keys=keys: verifier.verify(verifier.read(text), keys, NOW))
 
 
+def test_what_is_known_of_a_token_is_looked_for_once__as_it_is_read() -> None:
+    verifier = TokenVerifier([ISSUER], max_cached=1)
+    text = KEY.sign(claims())
+    first = verifier.verify(verifier.read(text), KEYS, NOW)
+    presented = verifier.read(text)
+    verifier.verify(verifier.read(KEY.sign(claims(sub="another"))), KEYS, NOW)  # the memory holds only this one now
+    assert verifier.verify(presented, KEYS, NOW) is first
+
+
 def test_a_bad_token_is_not_remembered() -> None:
     verifier = TokenVerifier([ISSUER])
     text = IssuerKey().sign(claims())

@@ -52,6 +52,7 @@ from accredit.gateway.headers import (
     origin_allowed,
     origin_listed,
     origin_refused,
+    routing_headers,
 )
 from accredit.gateway.media_types import takes_events
 from accredit.gateway.recording.early_refusals import REFUSALS, UnreadRequest
@@ -346,10 +347,10 @@ async def _refuse(exchange: Exchange, error: AccreditError, counters: Counters |
 
 
 def check_headers(exchange: Exchange) -> None:
-    """Refuse a request that repeats a header by which it is routed, and drop routing headers that no message in its
-    body mirrors. Raises `RequestError` (400)."""
+    """Refuse a request that repeats a header by which it is routed, and drop its routing headers: it has no
+    message that mirrors them. Raises `RequestError` (400)."""
     check_once(exchange.head.headers, SESSION_HEADER, VERSION_HEADER, LAST_EVENT_HEADER)
-    exchange.head = exchange.head.without(unmirrored_headers(None, Era.LEGACY, exchange.head.headers))
+    exchange.head = exchange.head.without(routing_headers(exchange.head.headers))
 
 
 def is_of_listed(exchange: Exchange, settings: GatewaySettings) -> bool:

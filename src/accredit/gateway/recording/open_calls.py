@@ -6,11 +6,11 @@ continues even if the task that asked for it is cancelled. `recorder` writes the
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from accredit.attest import CallDecision, Outcome, result_digest
@@ -57,7 +57,7 @@ class Settler:
 
     def in_session(self, session_id: str) -> "ResumedCalls":
         """Return the open calls of a session, for a stream resumed in it."""
-        return ResumedCalls(call for (session, _), call in self._in_sessions.items() if session == session_id)
+        return ResumedCalls({id: call for (session, id), call in self._in_sessions.items() if session == session_id})
 
     def finish(self, call: "OpenCall", outcome: Outcome) -> asyncio.Future[None]:
         """Return a completed future, as there is nothing to write."""
@@ -178,17 +178,14 @@ async def _quietly(settling: Awaitable[None]) -> None:
         await settling
 
 
-class OpenCalls:
+class OpenCalls(Struct, eq=False):
     """The calls that one exchange answers, by their requests' ids.
 
     Use it as a context manager. At the end of the block it settles all calls that are neither settled nor taken. If
     that can't be recorded, the client gets another error (`RequestError`).
     """
 
-    __slots__ = ("_calls",)
-
-    def __init__(self, calls: Iterable[OpenCall] = ()) -> None:
-        self._calls = {call.id: call for call in calls} if calls else {}
+    _calls: dict[MessageId, OpenCall] = {}
 
     def __bool__(self) -> bool:
         return bool(self._calls)
@@ -281,17 +278,13 @@ class OpenCalls:
             await self.fail(outcome_of_end(error))
 
 
-class ResumedCalls(OpenCalls):
+class ResumedCalls(OpenCalls, eq=False):
     """The calls of a session of which a resumed stream may answer some. When the stream ends, the others stay open.
 
     `claim` takes over a call of another process (`Recorder.claim`). It is given where calls are recorded.
     """
 
-    __slots__ = ("_claim",)
-
-    def __init__(self, calls: Iterable[OpenCall] = (), claim: Claim | None = None) -> None:
-        super().__init__(calls)
-        self._claim = claim
+    _claim: Claim | None = None
 
     def __bool__(self) -> bool:
         return self._claim is not None or super().__bool__()
@@ -321,7 +314,7 @@ class ResumedCalls(OpenCalls):
         async def claim_own(id: MessageId) -> OpenCall | None:
             return await claim(id) if claim is not None and concerns(id) else None
 
-        own = (call for id, call in self._calls.items() if concerns(id))
+        own = {id: call for id, call in self._calls.items() if concerns(id)}
         return ResumedCalls(own, claim_own if claim is not None else None)
 
 

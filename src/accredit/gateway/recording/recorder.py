@@ -224,7 +224,7 @@ class Recorder(Settler):
     def in_session(self, session_id: str) -> ResumedCalls:
         """Return the open calls of a session, for a stream resumed in it. If the stream answers a call of another
         process, that call is claimed from it."""
-        calls = [call for (session, _), call in self._in_sessions.items() if session == session_id]
+        calls = {id: call for (session, id), call in self._in_sessions.items() if session == session_id}
         return ResumedCalls(calls, partial(self._claim, session_id))
 
     async def _claim(self, session_id: str, id: MessageId) -> OpenCall | None:

@@ -126,7 +126,7 @@ async def test_an_exchange_that_ends_settles_what_is_left__and_nothing_twice() -
     records = SlowRecords()
     records.gate.set()
     _, call = await opened(records)
-    calls = OpenCalls([call])
+    calls = OpenCalls({call.id: call})
     with pytest.raises(UpstreamTimeout):
         async with calls:
             raise UpstreamTimeout("late")
@@ -137,12 +137,12 @@ async def test_an_exchange_that_ends_settles_what_is_left__and_nothing_twice() -
 async def test_an_error_whose_outcome_is_not_on_record_becomes_another() -> None:
     _, call = await opened(FailingRecords())
     with pytest.raises(RequestError) as raised:
-        async with OpenCalls([call]):
+        async with OpenCalls({call.id: call}):
             raise AnswerError("the upstream's words")
     assert (raised.value.code, raised.value.id, raised.value.status) == (-31006, 7, 200)
     _, call = await opened(FailingRecords())
     with pytest.raises(ClientGone):
-        async with OpenCalls([call]):
+        async with OpenCalls({call.id: call}):
             raise ClientGone
 
 
@@ -152,7 +152,7 @@ async def test_an_answer_whose_outcome_is_not_on_record_is_withheld() -> None:
     _, call = await opened(records)
     expected = Expected(Era.LEGACY, [request()])
     expected.body(RESPONSE)
-    told = json.loads(await OpenCalls([call]).withhold(expected.answers) or b"")
+    told = json.loads(await OpenCalls({call.id: call}).withhold(expected.answers) or b"")
     assert (told["id"], told["error"]["code"], "result" in told) == (7, -31006, False)
 
 
@@ -237,7 +237,7 @@ async def test_of_a_batch_all_calls_are_settled__though_whoever_waits_for_that_i
     recorder, first = await opened(records)
     second = await recorder.begin(decoded(CALL.replace(b'"id":7', b'"id":8')), Call())
     assert second is not None
-    ending = asyncio.create_task(OpenCalls([first, second]).fail(Outcome(status="unknown")))
+    ending = asyncio.create_task(OpenCalls({first.id: first, second.id: second}).fail(Outcome(status="unknown")))
     await asyncio.sleep(0)
     ending.cancel()
     await asyncio.wait([ending])

@@ -159,7 +159,7 @@ class DedicatedChild(Conversation[_LineCall | StreamCall]):
             self._learn(call, answered.frame)
         records = [call.record for call in hosts if call.record is not None]
         if records:
-            records[0].start(self._answer_recorded(answered, OpenCalls(records)))
+            records[0].start(self._answer_recorded(answered, OpenCalls({record.id: record for record in records})))
         else:
             self._tell(answered.text)
 
