@@ -26,6 +26,7 @@ from accredit.ratify import (
     IdentityStatus,
     VerifyResult,
     encode_proof_bundle,
+    issue_revocation_list,
     present,
     verify_bundle,
     verify_chain,
@@ -84,11 +85,18 @@ def test_a_vocabulary_of_one_text_is_refused__its_letters_are_no_scopes() -> Non
         verify_bundle(proof(), "files:read", now=NOW, vocabulary="files:read")
 
 
+def test_a_revocation_of_one_text_is_refused__it_would_revoke_its_letters() -> None:
+    with pytest.raises(TypeError, match=r"write \[cert_id\]"):
+        issue_revocation_list(HUMAN, "0123456789abcdef", NOW)
+
+
 def test_an_empty_scope_or_context_is_refused__it_asked_for_nothing() -> None:
     with pytest.raises(ValueError, match="required_scope is empty"):
         verify_bundle(proof(), "", now=NOW)
-    with pytest.raises(ValueError, match="session_context is empty"):
-        verify_bundle(proof(), "files:read", now=NOW, session_context=b"")
+    for context in (b"", "", 0, [], False):
+        empty: Any = context
+        with pytest.raises(ValueError, match="session_context is empty"):
+            verify_bundle(proof(), "files:read", now=NOW, session_context=empty)
 
 
 @pytest.mark.parametrize("now", [math.nan, float(NOW), True, str(NOW)])
