@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import json
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import RawServer
 
 from accredit.keys import make_key, write_key
+from accredit.stores.postgres.migration import status
 from accredit.stores.postgres.schema import VERSION
 from accredit.stores.sqlite.schema import SCHEMA
 
@@ -70,8 +72,8 @@ async def test_gateways_run_on_the_tables_of_the_version_before__and_lose_no_cal
                 while answered < BEFORE:
                     await asyncio.sleep(0.01)
                 assert [(await ready(each.port))["schema"] for each in both] == [False, False]
-                status = await asyncio.to_thread(accredit, "store", "status", *store, folder=folder)
-                assert (status.returncode, "gateways of this version run on it" in status.stdout) == (1, True)
+                told = await asyncio.to_thread(accredit, "store", "status", *store, folder=folder)
+                assert (told.returncode, "gateways of this version run on it" in told.stdout) == (1, True)
                 migrated = await asyncio.to_thread(accredit, "store", "migrate", *store, folder=folder)
                 assert migrated.returncode == 0, migrated.stderr
                 then = answered
@@ -86,6 +88,19 @@ async def test_gateways_run_on_the_tables_of_the_version_before__and_lose_no_cal
                     json.loads(line)  # no line of another form, also from the processes that write the log
     verified = await asyncio.to_thread(accredit, "log", "verify", *store, "--key", "gateway.key.pub", folder=folder)
     assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
+def test_a_migration_that_waits_for_a_table_in_vain_changes_nothing_and_says_so() -> None:
+    database = cluster().before()
+    held = ("BEGIN", "LOCK TABLE accredit_schema IN SHARE MODE", "SELECT pg_sleep(600)")
+    with ThreadPoolExecutor(1) as threads:
+        dumping = threads.submit(cluster().run, *held, database=database.database)
+        holder = cluster().wait_for(f"datname = '{database.database}' AND wait_event = 'PgSleep'")
+        done = accredit("store", "migrate", "--store", url_of(database), folder=Path.cwd())
+        cluster().run(f"SELECT pg_terminate_backend({holder})")
+        dumping.exception()
+    assert (done.returncode, "nothing is changed: try again" in done.stderr) == (2, True), done.stderr
+    assert status(database).found == VERSION - 1
 
 
 def test_what_is_newer_or_older_than_that_is_refused_at_the_start__with_what_to_do(gateways: Fleet) -> None:

@@ -110,9 +110,7 @@ async def run(connecting: Connecting) -> int:
         asking = Asking(presenter, url, connecting.desk, connecting.hold, starter=connecting.starter)
     host = StdioHost()
     code = 1
-    with (
-        anyio.CancelScope() as ending
-    ):  # neither a desk nor a gateway that does not answer at a session's end must delay ours
+    with anyio.CancelScope() as ending:  # a gateway or a desk that does not answer must not delay our end
         async with Bridge(transport, modern=connecting.modern).open() as (read, write):
             caller = Caller(presenter, url, key_fault=connecting.key_fault)
             code = await _Connection(read, write, host, caller, asking).serve(stopping)

@@ -15,11 +15,14 @@ from accredit.config.store import store_of
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.stores import PostgresDatabase, parse_store_url
 from accredit.stores.postgres import migration
+from accredit.stores.postgres.driver import LOCK_NOT_AVAILABLE
 from accredit.stores.postgres.session import SchemaUnknown
 from accredit.terminal.output import print_result, say, tell
 from accredit.terminal.progress import Progress
 
 _T = TypeVar("_T")
+_REMEDY = "look whether it runs, and whether this user may do that: --store postgresql://ADMIN@HOST/DATABASE"
+_LOCKED = "nothing is changed: try again once whoever holds a table is done (pg_dump, accredit log verify)"
 
 
 def migrate_store(store: str | None, config: Path | None) -> int:
@@ -95,7 +98,5 @@ def _run_on_database(action: Callable[[PostgresDatabase], _T], database: Postgre
             str(error), "restore a backup into an empty database; `accredit store migrate` makes tables in a new one"
         ) from None
     except StoreUnavailable as error:
-        raise ConfigurationError(
-            str(error),
-            "look whether it runs, and whether this user may do that: --store postgresql://ADMIN@HOST/DATABASE",
-        ) from None
+        is_locked = getattr(error, "sqlstate", None) == LOCK_NOT_AVAILABLE
+        raise ConfigurationError(str(error), _LOCKED if is_locked else _REMEDY) from None

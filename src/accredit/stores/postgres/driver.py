@@ -39,6 +39,7 @@ Row = Sequence[Any]
 
 UNDEFINED_TABLE = "42P01"
 INSUFFICIENT_PRIVILEGE = "42501"
+LOCK_NOT_AVAILABLE = "55P03"
 
 
 class DatabaseFailed(StoreUnavailable):
