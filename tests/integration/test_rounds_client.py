@@ -63,6 +63,15 @@ async def client_of(server: RoundsServer, **options: Any) -> AsyncGenerator[Accr
         await until(lambda: not running.state.tasks)
 
 
+async def test_an_option_that_a_call_does_not_have_is_an_error__and_nothing_is_sent() -> None:
+    server = RoundsServer([FINAL])
+    async with client_of(server) as client:
+        misnamed: dict[str, Any] = {"progress_callback": print}  # the SDK's name of it
+        with pytest.raises(TypeError, match="no option progress_callback"):
+            await client.call_tool("deploy", **misnamed)
+    assert server.calls == []
+
+
 # --- the three known defects, and the fourth --------------------------------------------------------
 
 

@@ -266,6 +266,8 @@ class AccreditedClient:
         return await self._run(params, "prompts/get", allow_input_required, options)
 
     async def _run(self, params: InputResponseRequestParams, method: str, by_hand: bool, options: RoundsCall) -> Any:
+        if unknown := options.keys() - RoundsCall.__optional_keys__:
+            raise TypeError(f"a call has no option {', '.join(sorted(unknown))}: see RoundsCall")
         progress = options.get("progress")
         begun = with_retry_params(
             params, input_responses=options.get("input_responses"), request_state=options.get("request_state")
