@@ -1,4 +1,5 @@
-"""Makes delegations and proofs. Never signs a delegation that a verifier would refuse (Ratify sections 3, 7, 8). No I/O.
+"""Makes delegations and proofs (Ratify sections 3, 7, 8). Never signs a delegation that a verifier would refuse. No
+I/O.
 
 A certificate is signed only if it would verify, and if every implementation reads it in the same way:
 
