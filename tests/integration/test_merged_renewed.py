@@ -162,7 +162,12 @@ async def test_what_no_server_knows_any_more_is_over__its_client_may_have_ended_
     asked: str,
 ) -> None:
     mail, files = Forgetful(404), Forgetful(404)
-    async with RawServer(mail) as one, RawServer(files) as two, Merged({"mail": one.url, "files": two.url}) as merged:
+    shared = RoundsSettings(shared=True)
+    async with (
+        RawServer(mail) as one,
+        RawServer(files) as two,
+        Merged({"mail": one.url, "files": two.url}, rounds=shared) as merged,
+    ):
         session = await begun(merged)
         mail.forget()
         files.forget()
@@ -180,22 +185,26 @@ async def test_what_no_server_knows_any_more_is_over__its_client_may_have_ended_
 
 
 @pytest.mark.holds("gateway/upstream/merged/members", "ended-elsewhere")
-@pytest.mark.parametrize("shared", [False, True])
-async def test_a_server_alone_has_nobody_to_ask__so_its_session_is_begun_anew_by_the_only_gateway(shared: bool) -> None:
-    server = Forgetful(404)
-    async with RawServer(server) as raw, Merged({"mail": raw.url}, rounds=RoundsSettings(shared=shared)) as merged:
-        session = await begun(merged)
-        server.forget()
-        assert (await session.call("mail__send"))[0] == (404 if shared else 502)
-        assert server.methods.count("initialize") == (1 if shared else 2)
+@pytest.mark.parametrize("others", [{}, {"workers": 2}, {"rounds": RoundsSettings(shared=True)}])
+async def test_a_gateway_that_is_one_process_begins_anew_what_no_server_knows(others: dict[str, Any]) -> None:
+    mail, files = Forgetful(404), Forgetful(404)
+    async with RawServer(mail) as one, RawServer(files) as two:
+        urls = {"mail": one.url, "files": two.url}
+        async with Merged(urls, **others) as merged:
+            session = await begun(merged)
+            mail.forget()
+            files.forget()
+            assert (await session.call("mail__send"))[0] == (404 if others else 502)
+            assert mail.methods.count("initialize") == (1 if others else 2)
 
 
 @pytest.mark.slow
 @pytest.mark.holds("gateway/upstream/merged/members", "ended-elsewhere")
 async def test_a_session_that_its_client_ends_at_another_gateway_is_over_at_the_first__whose_stream_was_open() -> None:
-    async with Merged({"mail": HTTP, "files": HTTP}) as merged:
+    rounds = RoundsSettings(shared=True)
+    async with Merged({"mail": HTTP, "files": HTTP}, rounds=rounds) as merged:
         session = await merged.session()
-        whole = GatewaySettings(MergedUpstream(merged.members), rounds=merged.rounds)
+        whole = GatewaySettings(MergedUpstream(merged.members), rounds=rounds)
         async with (
             RunningGateway(create_app([*merged.members.values(), whole])) as other,
             RawClient(merged.port) as client,

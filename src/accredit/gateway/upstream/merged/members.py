@@ -22,8 +22,8 @@ So the gateway does, where it can:
   initialized, the log level, the subscriptions. Pinned definitions are compared as at any start.
 - [once] A restarted session is restarted again only if its server has answered in it. So a server that knows none of
   its own sessions costs one `initialize`, and not one for each call.
-- [ended-elsewhere] If no other server knows the session, it is not restarted: its client may have ended it at another
-  process. With no other server to ask, it is not restarted if gateways share the keys.
+- [ended-elsewhere] Where other processes have the same sessions, one is restarted only if another server still knows
+  it: its client may have ended it at another process.
 - [failed-call] The call that finds its session lost fails, and so does each call in progress: none is sent again.
   Lists, `ping` and the log level are sent once more. The standing stream continues, with the notice that lists have
   changed.
@@ -132,7 +132,7 @@ class MemberAccess:
         self.histories = before.histories if before is not None else SessionHistories()
         self.max_event_bytes = settings.max_event_bytes
         self.ring = merged_ring(settings.rounds.ring)
-        self._is_shared = settings.rounds.shared
+        self._is_alone = not settings.rounds.shared and settings.workers == 1
         self._enforces = settings.enforce
         self._counters = counters
         self._added = frozenset(name.lower().encode() for name in settings.forward_headers)
@@ -288,15 +288,16 @@ class MemberAccess:
         return self.histories.of(own) if self.members[name].has_sessions else None
 
     async def _goes_on(self, reply: Reply, name: str) -> bool:
-        """Return whether a server other than `name` knows the client's session ([ended-elsewhere])."""
+        """Return whether a session that `name` has lost is still the client's ([ended-elsewhere])."""
+        if self._is_alone:
+            return True
         others = [each for each, session in self.sessions_of(reply).items() if session.id and each != name]
         replies, ping = {each: self.capture(reply, each) for each in others}, _request("ping", {})
         for each in replies.values():
             each.head = each.head.without((LAST_EVENT_HEADER,))
             each.head.method = "POST"
         await self.ask(replies, ping)
-        known = [each.response(ping.id) is not None and not _is_lost(each, ping.id) for each in replies.values()]
-        return any(known) if known else not self._is_shared
+        return any(each.response(ping.id) is not None and not _is_lost(each, ping.id) for each in replies.values())
 
     async def _begin_anew(self, reply: Reply, name: str, history: SessionHistory, lost: MemberSession) -> bool:
         member = self.members[name]
