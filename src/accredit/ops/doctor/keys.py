@@ -12,7 +12,7 @@ from accredit.keys.places import DELEGATION
 from accredit.limits import MAX_KEY_FILES
 from accredit.ops.doctor.engine import Result, bad, command_line, faulty, good, into_file, note
 from accredit.ops.doctor.surroundings import Surroundings
-from accredit.setup.own_grant import fault_of_grant, grant_command, taken_back
+from accredit.setup.own_grant import fault_of_grant, grant_command
 from accredit.setup.own_keys import AGENT_KEY
 
 _OTHERS = 0o077
@@ -99,7 +99,7 @@ def look_at_grant(at: Surroundings, key: Path, grant: Path) -> Iterator[Result]:
     command = grant_command(file, at.person_key, key, grant, observes=observes)
     command = command if command.isascii() and command.isprintable() else ""
     try:
-        fault = fault_of_grant(grant, load_public_key(public_path(key)), at.roots, unix_seconds(), _find_revoked(at))
+        fault = fault_of_grant(grant, load_public_key(public_path(key)), at.roots, unix_seconds(), at.revoked)
     except ConfigurationError as error:
         if not public_path(key).is_file():
             return  # which the look at the key says
@@ -111,11 +111,3 @@ def look_at_grant(at: Surroundings, key: Path, grant: Path) -> Iterator[Result]:
         yield bad("keys", fault.text, "sign another", command)
     else:
         yield note("keys", fault.text, "sign another", command)
-
-
-def _find_revoked(at: Surroundings) -> frozenset[str]:
-    try:
-        person = read_key(at.person_key).public()
-    except ConfigurationError:
-        return frozenset()  # which another look says
-    return taken_back(person, {*at.known, *([at.file] if at.is_own and at.file is not None else [])}, at.environ)
