@@ -1,11 +1,9 @@
 """Checks the person's folder: permissions, key files and their modes, and delegations. I/O: files."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from accredit.base.clock import unix_seconds
-from accredit.console.lists import list_places, revoked_ids, see_lists
 from accredit.console.settings import DESK_FILE, find_key, keys_in, read_settings
 from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile, LockedKeyFile, PrivateKeyFile, load_public_key, public_path, read_key
@@ -14,10 +12,8 @@ from accredit.keys.places import DELEGATION
 from accredit.limits import MAX_KEY_FILES
 from accredit.ops.doctor.engine import Result, bad, command_line, faulty, good, into_file, note
 from accredit.ops.doctor.surroundings import Surroundings
-from accredit.ops.own_gateways import own_gateways
 from accredit.setup.own_grant import fault_of_grant, grant_command
 from accredit.setup.own_keys import AGENT_KEY
-from accredit.signing.documents import read_delegations
 
 _OTHERS = 0o077
 
@@ -103,32 +99,15 @@ def look_at_grant(at: Surroundings, key: Path, grant: Path) -> Iterator[Result]:
     command = grant_command(file, at.person_key, key, grant, observes=observes)
     command = command if command.isascii() and command.isprintable() else ""
     try:
-        fault = fault_of_grant(grant, load_public_key(public_path(key)), at.roots, unix_seconds())
+        fault = fault_of_grant(grant, load_public_key(public_path(key)), at.roots, unix_seconds(), at.revoked)
     except ConfigurationError as error:
         if not public_path(key).is_file():
             return  # which the look at the key says
         yield bad("keys", error.what, "sign another", command)
         return
-    taken_back = _taken_back(at)
-    if fault is None and any(each.cert_id in taken_back for each in read_delegations(grant)):
-        yield bad("keys", f"{grant} was taken back", "sign another, if the agent is to go on", command)
-    elif fault is None:
+    if fault is None:
         yield good("keys", f"{grant} counts")
     elif fault.is_bad:
         yield bad("keys", fault.text, "sign another", command)
     else:
         yield note("keys", fault.text, "sign another", command)
-
-
-def _taken_back(at: Surroundings) -> frozenset[str]:
-    """Return the ids on the person's revocation lists in files of this machine: those of `desk.toml`, and those of the
-    person's own gateways."""
-    with suppress(ConfigurationError):  # which other looks say
-        settings = read_settings(at.environ)
-        person = read_key(find_key(settings)).public()
-        named = at.file if at.is_own and at.loaded is not None else None
-        gateways = own_gateways(at.environ, named, warn=lambda _: None)
-        places = [*list_places(settings), *(place for each in gateways for place in each.list_places(person))]
-        files = [each for each in places if isinstance(each.place, Path) or each.place.file is not None]
-        return revoked_ids(see_lists(files, {person.id: person.public_key}.get))
-    return frozenset()
