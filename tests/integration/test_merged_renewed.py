@@ -40,12 +40,12 @@ def body_of(answer: Any) -> Any:
 
 
 @asynccontextmanager
-async def both(mail: Handler) -> AsyncGenerator[Merged]:
+async def both(mail: Handler, **settings: Any) -> AsyncGenerator[Merged]:
     """A server beside one that forgets nothing, as one."""
     async with (
         RawServer(mail) as raw,
         RawServer(Forgetful(404)) as other,
-        Merged({"mail": raw.url, "files": other.url}) as merged,
+        Merged({"mail": raw.url, "files": other.url}, **settings) as merged,
     ):
         yield merged
 
@@ -112,9 +112,10 @@ async def test_a_notification_finds_it_out_too(message: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-async def test_the_standing_stream_goes_on__and_says_that_lists_have_changed() -> None:
+@pytest.mark.parametrize("shared", [False, True])
+async def test_the_standing_stream_goes_on__and_says_that_lists_have_changed(shared: bool) -> None:
     server = Forgetful(404)
-    async with both(server) as merged:
+    async with both(server, rounds=RoundsSettings(shared=shared)) as merged:
         session = await begun(merged)
         async with RawClient(merged.port) as client:
             assert await session.get(client) == 200

@@ -62,7 +62,9 @@ class Forgetful:
                 )
                 await connection.peer_closed()
                 return
-            if not self._knows(request, message):
+            if request.method == "POST" and "application/json" not in (request.header("accept") or ""):
+                await connection.send(http(b"", None, status="406 Not Acceptable"))
+            elif not self._knows(request, message):
                 await connection.send(_refusal(self._status))
             elif request.method == "GET":
                 await self._stand(connection)

@@ -125,7 +125,7 @@ class SessionClient:
 
     async def get(self, client: RawClient, last_event_id: str | None = None) -> int:
         """Opens the standing stream, or resumes one, on a connection of its own; gives the status."""
-        headers = [pair for pair in self.headers if pair[0] != "Content-Type"]
+        headers = [("Accept", "text/event-stream"), *self.headers[2:]]
         if last_event_id is not None:
             headers.append(("Last-Event-ID", last_event_id))
         await client.ask("GET", "/mcp", headers)

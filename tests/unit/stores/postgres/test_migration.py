@@ -102,6 +102,22 @@ def test_one_that_is_begun_meanwhile_waits_for_longer_than_a_statement_may(
         assert isinstance(first.exception(), StoreUnavailable)
 
 
+@pytest.mark.holds("stores/postgres/migration", "transaction")
+def test_what_was_migrated_is_not_called_undone_where_the_days_of_the_log_can_t_be_made(
+    server: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = server.before()
+    settings = driver._settings()
+    monkeypatch.setattr(driver, "_settings", lambda: {**settings, "lock_timeout": "20ms"})
+    lock = "SELECT pg_advisory_lock(hashtext('accredit log_make_days')), pg_sleep(600)"
+    with ThreadPoolExecutor(1) as threads:
+        other = threads.submit(server.run, lock, database=database.database)
+        holder = server.wait_for(f"datname = '{database.database}' AND wait_event = 'PgSleep'")
+        assert migrate(database) == (VERSION - 1, VERSION, ())
+        server.run(f"SELECT pg_terminate_backend({holder})")
+        other.exception()
+
+
 def test_a_restored_database_says_until_when_proofs_are_refused(server: Cluster) -> None:
     database = server.fresh()
     assert RESTORED_SECONDS >= CHALLENGE_WINDOW_SECONDS

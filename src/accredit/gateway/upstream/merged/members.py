@@ -292,16 +292,14 @@ class MemberAccess:
         if self._is_alone:
             return True
         others = [each for each, session in self.sessions_of(reply).items() if session.id and each != name]
-        replies, ping = {each: self.capture(reply, each) for each in others}, _request("ping", {})
-        for each in replies.values():
-            each.head = each.head.without((LAST_EVENT_HEADER,))
-            each.head.method = "POST"
+        replies = {each: CapturedReply(reply, _own_post(self.head(reply.head, each))) for each in others}
+        ping = _request("ping", {})
         await self.ask(replies, ping)
         return any(each.response(ping.id) is not None and not _is_lost(each, ping.id) for each in replies.values())
 
     async def _begin_anew(self, reply: Reply, name: str, history: SessionHistory, lost: MemberSession) -> bool:
         member = self.members[name]
-        bare = _member_head(reply.head, self._added).without((SESSION_HEADER, VERSION_HEADER, LAST_EVENT_HEADER))
+        bare = _member_head(reply.head, self._added).without((SESSION_HEADER, VERSION_HEADER))
         begun = await self._say(reply, name, bare, history.initialize)
         response = begun.response(history.initialize.id)
         hello = hello_in(response.result) if isinstance(response, Success) else None
@@ -321,10 +319,7 @@ class MemberAccess:
         return True
 
     async def _say(self, reply: Reply, name: str, head: RequestHead, message: Message) -> CapturedReply:
-        replica = head.replica
-        head = head.with_field(b"accept-encoding", b"identity").with_field(b"accept", _ACCEPT)
-        head.method, head.replica = "POST", replica
-        captured = CapturedReply(reply, head)
+        captured = CapturedReply(reply, _own_post(head))
         await self.one(name, captured, self.members[name].post(captured, message))
         return captured
 
@@ -383,6 +378,13 @@ def _member_head(head: RequestHead, added: frozenset[bytes], own: str | None = N
         mirrored = NAME_HEADER, encode_header(own)
         goes = [mirrored if pair[0] == NAME_HEADER else pair for pair in goes]
     return head.with_fields(goes, query=b"")
+
+
+def _own_post(head: RequestHead) -> RequestHead:
+    """Return the head of a POST of the gateway's own, for that of any request of the client's."""
+    head = head.without((LAST_EVENT_HEADER,)).with_field(b"accept-encoding", b"identity").with_field(b"accept", _ACCEPT)
+    head.method = "POST"
+    return head
 
 
 @cache_short_values(512)
