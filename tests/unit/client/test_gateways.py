@@ -61,3 +61,10 @@ def test_its_refusal_does_not_quote_what_may_be_secret(url: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         AccreditedClient(url)
     assert refused.value.what == "what is given is not an http or https URL"
+
+
+@pytest.mark.parametrize("url", ["http://h:0/mcp?token=secret", "http://h:0/mcp#token=secret"])
+def test_its_refusal_quotes_neither_query_nor_fragment(url: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        AccreditedClient(url)
+    assert refused.value.what == "http://h:0/mcp is not an http or https URL"
