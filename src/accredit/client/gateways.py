@@ -51,7 +51,7 @@ def check_url(url: str) -> None:
     except (httpx2.InvalidURL, ValueError):
         good = False
     if not good:
-        shown = "what is given" if "@" in url else url.partition("?")[0].partition("#")[0]  # what is left out may be secret
+        shown = "what is given" if "@" in url else url.partition("?")[0].partition("#")[0]  # the rest may be secret
         raise ConfigurationError(
             f"{shown} is not an http or https URL",
             "name the endpoint that `accredit serve` prints, such as http://127.0.0.1:8484/mcp",
