@@ -84,9 +84,9 @@ def people_in(folder: Path | None) -> dict[str, HybridPublicKey]:
     return {key.id: key.public_key for _, key in keys if key.kind == "human"}
 
 
-def see_lists(places: Sequence[ListPlace], key_of: KeyOf) -> list[SeenList]:
-    """Read the lists at these places."""
-    return [seen for each in places for seen in _at(each, key_of)]
+def see_lists(places: Sequence[ListPlace], key_of: KeyOf, *, untouched: bool = False) -> list[SeenList]:
+    """Read the lists at these places. With `untouched`, a store's file and its folder stay as they are."""
+    return [seen for each in places for seen in _at(each, key_of, untouched)]
 
 
 def revoked_ids(lists: Sequence[SeenList]) -> frozenset[str]:
@@ -94,10 +94,10 @@ def revoked_ids(lists: Sequence[SeenList]) -> frozenset[str]:
     return frozenset(cert_id for each in lists if not each.fault for cert_id in each.revoked)
 
 
-def _at(place: ListPlace, key_of: KeyOf) -> list[SeenList]:
+def _at(place: ListPlace, key_of: KeyOf, untouched: bool) -> list[SeenList]:
     try:
         if not isinstance(place.place, Path):
-            return [_read_list(place.name, each, key_of) for each in place.place.read_lists()]
+            return [_read_list(place.name, each, key_of) for each in place.place.read_lists(untouched=untouched)]
         with suppress(OSError):
             if not place.place.exists():
                 return []

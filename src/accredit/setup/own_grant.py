@@ -94,7 +94,8 @@ def _read_only(config: Path, reach: Reach) -> tuple[tuple[str, ...], tuple[str, 
 
 def taken_back(person: KeyFile, configurations: Iterable[Path], environ: Mapping[str, str]) -> frozenset[str]:
     """Return the ids on the person's revocation lists in files of this machine: where `desk.toml` says, and where the
-    gateways of these configurations read them. What can't be read is left out: others say so."""
+    gateways of these configurations read them. These stay as they are. What can't be read is left out: others say
+    so."""
     places: list[ListPlace] = []
     with suppress(ConfigurationError):
         places += list_places(read_settings(environ))
@@ -106,7 +107,7 @@ def taken_back(person: KeyFile, configurations: Iterable[Path], environ: Mapping
             store = store_of(loaded).lasting
             places += [ListPlace(store, store.name)] if store is not None else []
     files = [each for each in places if isinstance(each.place, Path) or each.place.file is not None]
-    return revoked_ids(see_lists(files, {person.id: person.public_key}.get))
+    return revoked_ids(see_lists(files, {person.id: person.public_key}.get, untouched=True))
 
 
 def fault_of_grant(

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import os
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import httpx2
@@ -28,6 +30,7 @@ from accredit.gateway.holding import HeldAsks
 from accredit.keys import write_file, write_key
 from accredit.ratify import RevocationList, issue_revocation_list
 from accredit.rounds import KeyRing
+from accredit.setup.own_grant import taken_back
 from accredit.stores import MemoryStore, SqliteFile
 from accredit.stores.asks import Asks
 from accredit.stores.door.steps import Door
@@ -70,6 +73,22 @@ def test_a_full_disk_keeps_nobody_from_taking_back(tmp_path: Path) -> None:
     assert said["everywhere"] is True
     assert "not in the journal" in str(said["told"])
     assert len(RevocationList.decode((tmp_path / "revoked.json").read_bytes()).revoked_certs) == 1
+
+
+@pytest.mark.holds("setup/own_grant")
+def test_what_was_taken_back_is_found_in_a_file_that_stays_as_it_is__a_gateway_of_another_user_may_start_on_it(
+    tmp_path: Path,
+) -> None:
+    own = tmp_path / "accredit"
+    own.mkdir(0o700)
+    (own / "desk.toml").write_text('[desk]\nstore = "sqlite:///lists.db"\n')
+    revoked = issue_revocation_list(WORLD.owner.signer(), ["c" * 32], NOW).encode()
+    SqliteFile(own / "lists.db").change_list(WORLD.owner.public().id, lambda _: revoked)
+    with closing(sqlite3.connect(own / "lists.db")) as file:
+        file.execute("PRAGMA journal_mode = DELETE")  # who opens it to write makes WAL of it again
+    before = (own / "lists.db").read_bytes()
+    assert taken_back(WORLD.owner.public(), [], {"XDG_CONFIG_HOME": str(tmp_path)}) == {"c" * 32}
+    assert (own / "lists.db").read_bytes() == before
 
 
 def test_a_certificate_that_nobody_signed_as_it_is_shown_has_nothing_revoked(tmp_path: Path) -> None:
