@@ -20,12 +20,15 @@ from tests.world.records import Chained, gateway
 from accredit.attest import encode_envelope, examine, verify_log
 from accredit.base.clock import unix_seconds
 from accredit.client import ProofPresenter
-from accredit.errors import ConfigurationError
+from accredit.errors import ConfigurationError, FrameError
+from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
+from accredit.policy import guarded_call_from_values
 from accredit.ratify import (
     DelegationCert,
     IdentityStatus,
     VerifyResult,
     encode_proof_bundle,
+    issue_revocation_list,
     present,
     verify_bundle,
     verify_chain,
@@ -84,11 +87,18 @@ def test_a_vocabulary_of_one_text_is_refused__its_letters_are_no_scopes() -> Non
         verify_bundle(proof(), "files:read", now=NOW, vocabulary="files:read")
 
 
+def test_a_revocation_of_one_text_is_refused__it_would_revoke_its_letters() -> None:
+    with pytest.raises(TypeError, match=r"write \[cert_id\]"):
+        issue_revocation_list(HUMAN, "0123456789abcdef", NOW)
+
+
 def test_an_empty_scope_or_context_is_refused__it_asked_for_nothing() -> None:
     with pytest.raises(ValueError, match="required_scope is empty"):
         verify_bundle(proof(), "", now=NOW)
-    with pytest.raises(ValueError, match="session_context is empty"):
-        verify_bundle(proof(), "files:read", now=NOW, session_context=b"")
+    for context in (b"", "", 0, [], False):
+        empty: Any = context
+        with pytest.raises(ValueError, match="session_context is empty"):
+            verify_bundle(proof(), "files:read", now=NOW, session_context=empty)
 
 
 @pytest.mark.parametrize("now", [math.nan, float(NOW), True, str(NOW)])
@@ -117,6 +127,34 @@ def test_one_text_in_the_place_of_a_list_is_refused__its_letters_name_nothing(tm
     for name, make in wrong.items():
         with pytest.raises(ConfigurationError, match=f"{name} is one"):
             make()
+
+
+@pytest.mark.parametrize("name", ["allowed_hosts", "allowed_origins", "forward_headers", "methods", "passthrough"])
+def test_settings_of_one_text_in_the_place_of_several_are_refused__its_letters_name_nothing(name: str) -> None:
+    one_text: Any = {name: "mcp.example.org"}
+    with pytest.raises(ConfigurationError, match=f"{name} is one text"):
+        GatewaySettings(HttpUpstream("http://127.0.0.1:9/mcp"), **one_text)
+
+
+@pytest.mark.parametrize(
+    "upstream",
+    [[], (), [Path("python"), "server.py"], [b"python"], [GatewaySettings(StdioUpstream(("a",))), "b"], b"python"],
+)
+def test_an_upstream_that_is_half_a_command_is_refused__the_rest_of_it_would_run(upstream: Any) -> None:
+    with pytest.raises(ConfigurationError, match="neither a command"):
+        create_app(upstream)
+
+
+@pytest.mark.parametrize("store", [None, Path("proofs.db")])
+def test_a_store_that_is_none_is_refused__each_call_would_fail(store: Any) -> None:
+    with pytest.raises(ConfigurationError, match="store is "):
+        ProofGuard([HUMAN.public_key], "mail", store=store)
+
+
+@pytest.mark.parametrize("method", ["ping", "", "tools/none"])
+def test_a_call_of_a_method_that_nobody_proves_is_the_documented_error(method: str) -> None:
+    with pytest.raises(FrameError, match="of this method"):
+        guarded_call_from_values(method, {"name": "list_inbox"}, "", None)
 
 
 @pytest.mark.parametrize("scope", ["", " ", "two scopes", None])

@@ -407,6 +407,9 @@ async def test_what_a_gateway_keeps_another_knows__after_keys_were_turned_as_wel
         assert isinstance(
             await two.rotate(digest("login"), digest("login 1"), digest("n"), client_id=CLIENT, now=NOW), Login
         )
+    async with opened_door(url, tmp_path, KeyRing([b"n" * 32])) as without_the_old_key:
+        rotated = without_the_old_key.rotate(digest("login"), digest("n"), digest("m"), client_id=CLIENT, now=NOW)
+        assert not isinstance(await rotated, Login)  # its consent was sealed with that one
 
 
 async def test_what_is_over_is_deleted_by_and_by(

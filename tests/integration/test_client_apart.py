@@ -99,6 +99,41 @@ async def test_a_server_of_no_known_revision_says_so_in_few_words_that_steer_not
         assert raised.value.__context__ is None
 
 
+def of_few_words(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    known = {"initialize": BEGUN, "tools/call": {"content": []}}
+    if asked["method"] not in known:
+        return {"error": {"code": -32601, "message": "Method not found"}}
+    return {"result": known[asked["method"]]}
+
+
+@pytest.mark.parametrize("road", ["url", "transport", "stdio"])
+async def test_a_call_with_half_a_surrogate_pair_fails_alone__a_language_model_writes_such_texts(road: str) -> None:
+    with Impostor(of_few_words) as server:
+        async with carried(road, server.url) as client:
+            with pytest.raises(MCPError, match="half of a surrogate pair") as raised:
+                await client.call_tool("t", {"text": "\ud83d"}, timeout=PATIENCE)
+            assert raised.value.error.code == -32602
+            assert (await client.call_tool("t", {"text": "\U0001f600"}, timeout=PATIENCE)).content == []
+
+
+async def test_a_client_that_is_not_entered_or_is_left_says_so() -> None:
+    client = AccreditedClient(failing("nothing"), mode="legacy")
+    with pytest.raises(RuntimeError, match="outside of `async with`"):
+        await client.call_tool("t")
+    async with client:
+        pass
+    with pytest.raises(RuntimeError, match="outside of `async with`"):
+        await client.call_tool("t")
+
+
+async def test_an_option_that_no_call_has_is_refused__a_misspelt_timeout_would_be_none() -> None:
+    async with AccreditedClient(failing("nothing"), mode="legacy") as client:
+        for call in (client.call_tool, client.get_prompt, client.read_resource):
+            misspelt: Any = {"max_total_time": 1}
+            with pytest.raises(TypeError, match="max_total_time"):
+                await call("t", **misspelt)
+
+
 def test_accredit_call_says_which_revision_it_does_not_speak(tmp_path: Path) -> None:
     with Impostor(of_no_revision) as server:
         done = accredit("call", "t", "--url", server.url, folder=tmp_path)

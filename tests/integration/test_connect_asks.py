@@ -26,6 +26,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.holds("client/asking"), pytest.mark.
 OTHER: dict[str, Any] = {"name": "send_email", "arguments": {"to": "eve@example.org", "subject": "Hello"}}
 
 
+def is_new(_ask: Ask) -> dict[str, Any]:
+    """The desk was started again, and knows of the ask only that it was decided."""
+    return {"error": "bad_ask", "reason": "this ask was used before: make another one"}
+
+
 @pytest.fixture
 def desk(tmp_path: Path) -> Generator[ScriptedDesk]:
     with ScriptedDesk(tmp_path, waits) as desk:
@@ -234,6 +239,36 @@ def test_when_the_host_goes_what_it_waited_for_is_withdrawn(
         host.close_input() if end == "its input ends" else host.stop()
         desk.wait_for(lambda: {"withdraw": desk.asks[0].digest.hex()} in desk.said)
         assert host.wait() == 0
+
+
+@pytest.mark.holds("client/asking", "withdrawal")
+def test_when_the_host_goes_what_nobody_had_answered_in_time_is_withdrawn_as_well(
+    gateway: Serving, files: AgentFiles, desk: ScriptedDesk
+) -> None:
+    """A certificate that a person signs for it would reach nobody, and the next process would ask again."""
+    with connected(gateway, files, desk, "--hold", "0.2") as host:
+        host.initialize()
+        assert "has not answered yet" in text(called(host))
+        host.close_input()
+        desk.wait_for(lambda: {"withdraw": desk.asks[0].digest.hex()} in desk.said)
+        assert host.wait() == 0
+
+
+@pytest.mark.holds("client/asking", "when")
+@pytest.mark.parametrize("over", [is_new, says("later")])
+def test_what_the_desk_has_no_longer_is_asked_anew_by_the_same_call(
+    over: Script, trust: Trust, gateway: Serving, files: AgentFiles, desk: ScriptedDesk, tmp_path: Path
+) -> None:
+    with connected(gateway, files, desk, "--hold", "60") as host:
+        host.initialize()
+        host.say(id=6, method="tools/call", params=CALL)
+        desk.wait_for(lambda: len(desk.asks) == 1)
+        desk.leave()
+        assert host.hear()["id"] == 6
+        (first,) = desk.asks
+        with ScriptedDesk(tmp_path, lambda ask: (over if ask == first else allows(trust.owner))(ask)) as other:
+            assert "sent to ada" in text(called(host))
+        assert [each == first for each in other.asks] == [True, False]
 
 
 @pytest.mark.holds("client/asking", "progress")

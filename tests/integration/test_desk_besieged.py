@@ -128,7 +128,10 @@ def test_strangers_who_keep_the_page_at_work_make_room_as_well(desk: Desk, how: 
 
 @pytest.mark.holds("console/serving", "not-http")
 @pytest.mark.parametrize("head", [b"GET / HTTP/9\r\nx\r\n\r\n", b"\x16\x03\x01\r\n\r\n", b"x" * 70_000])
-def test_what_is_no_http_has_the_headers_of_every_answer(desk: Desk, head: bytes) -> None:
+def test_what_is_no_http_has_the_headers_of_every_answer__and_the_terminal_says_nothing_of_it(
+    desk: Desk, head: bytes
+) -> None:
+    before = desk.stderr
     with socket.create_connection(("127.0.0.1", desk.port), PATIENCE) as connection:
         connection.sendall(head)
         answer = b""
@@ -137,6 +140,7 @@ def test_what_is_no_http_has_the_headers_of_every_answer(desk: Desk, head: bytes
     assert answer.startswith(b"HTTP/1.1 400 ")
     for name, value in EVERY_ANSWER:
         assert name + b": " + value in answer
+    assert desk.stderr == before  # anybody on the machine could fill the person's terminal, or the log of a desk
 
 
 def _received(connection: socket.socket) -> bytes:

@@ -235,6 +235,14 @@ def test_a_page_that_is_not_signed_in_shows_nothing(browser: Any, desk: Desk) ->
         page.close()
 
 
+def test_an_old_link_signs_nobody_out__a_browser_that_is_signed_in_shows_the_page(desk: Desk, signed_in: Open) -> None:
+    page = signed_in()
+    page.goto("about:blank")
+    page.goto(f"{desk.url}/#k=AAAAAAAAAAAAAAAAAAAAAA")
+    page.wait_for_selector("text=Nobody is asking.")
+    assert "#k=" not in page.url
+
+
 class _Other(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)

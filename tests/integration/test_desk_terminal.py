@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.world.command import accredit, wait_until
-from tests.world.desk import CALL, PASSPHRASE, Agent, Desk, Line, write_locked
+from tests.world.desk import CALL, GATEWAY, PASSPHRASE, Agent, Desk, Line, write_locked
 from tests.world.raw_server import PATIENCE
 from tests.world.terminal import Terminal
 
@@ -74,7 +74,10 @@ def test_a_person_reads_and_approves_in_a_terminal(desk: Desk) -> None:
         "names", "set", listed[0]["agent"][:8], "Helper", folder=desk.folder, env=desk.env
     )  # as it is shown
     assert (begun.returncode, listed[0]["agent"] in begun.stdout) == (0, True), begun
+    called = accredit("names", "set", GATEWAY[:8], "post", folder=desk.folder, env=desk.env)
+    assert (called.returncode, f"{GATEWAY} is called post" in called.stdout) == (0, True), called
     row = accredit("grants", "list", folder=desk.folder, env=desk.env).stdout
+    assert "post" in row
     assert "Helper" in row
     assert "send_email, this call only" in row
 

@@ -139,7 +139,7 @@ def ends_soon(patient: Newcomer) -> None:
     signs(patient, 3_600)
 
 
-def signs(patient: Newcomer, seconds: int) -> None:
+def signs(patient: Newcomer, seconds: int, cert_id: str = "c" * 32) -> None:
     """A delegation that ends so many seconds from now."""
     owner = load_signing_key(patient.own / "owner.key", lambda _: passphrase_bytes(PASSPHRASE)).signer
     agent = load_signing_key(patient.own / "agent.key").about
@@ -147,12 +147,22 @@ def signs(patient: Newcomer, seconds: int) -> None:
     (patient.own / "delegation.json").unlink()
     grant = Grant(
         subject=agent.public_key,
-        cert_id="c" * 32,
+        cert_id=cert_id,
         scope=("mcp:tool",),
         issued_at=now - 100_000,
         expires_at=now + seconds,
     )
     save_delegation(patient.own / "delegation.json", (issue_delegation(owner, grant, vocabulary=("mcp:tool",)),))
+
+
+def taken_back(patient: Newcomer) -> None:
+    signs(patient, 1_000_000, "d" * 32)
+    secret = patient.home / "passphrase"
+    secret.touch(0o600)
+    secret.write_text(PASSPHRASE)
+    words = ("--issuer", str(patient.own / "owner.key"), "--passphrase-file", str(secret))
+    done = patient.run("revoke", "d" * 32, *words, "--store", "sqlite:///accredit.db")
+    assert done.returncode == 0, done.stderr
 
 
 def second_human(patient: Newcomer) -> None:
@@ -215,6 +225,7 @@ BROKEN: dict[str, tuple[Break, str, str]] = {
     "a public half of another key": (other_public_half, "is not the public half", "bad"),
     "a delegation of another agent": (another_agent_s, "for another agent", "bad"),
     "a delegation that has ended": (ended, "ended at", "bad"),
+    "a delegation that was taken back": (taken_back, "was taken back", "bad"),
     "a delegation that ends soon": (ends_soon, "ends soon", "note"),
     "two people's keys": (second_human, "several human keys", "bad"),
     "a configuration that others write": (lambda p: (p.work / "accredit.toml").chmod(0o666), "others may write", "bad"),

@@ -8,7 +8,10 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
+import urllib.request
 from collections.abc import Callable, Generator
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -179,6 +182,53 @@ def test_the_how_to_on_two_gateways_does_what_it_says__one_may_go_and_every_reco
         lines = hosts.run(look, made).splitlines()
         asked = sum("ratify_challenge_required" in line for line in lines)  # on a slow machine a proof may be too old
         assert verdict(2 * (calls + 1) + asked, 2) in lines
+
+
+class Named(BaseHTTPRequestHandler):
+    """A gateway as a balancer sees it: it begins a session that is its own, and says in each answer who it is."""
+
+    def do_GET(self) -> None:
+        assert isinstance(self.server, HTTPServer)
+        name = str(self.server.server_port)
+        self.send_response(200)
+        self.send_header("Mcp-Session-Id", f"a1.{name}.state")
+        self.send_header("Content-Length", str(len(name)))
+        self.end_headers()
+        self.wfile.write(name.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing."""
+
+
+def test_the_balancer_of_the_how_to_brings_a_session_that_lives_in_one_gateway_back_to_it(
+    free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    hosts = Hosts(cluster(), "none", free_port)
+    proxy, sticky = [hosts.told(body) for kind, body in blocks("two-gateways.md") if kind == "haproxy"]
+
+    def asked(path: str, session: str = "") -> tuple[str, str]:
+        headers = {"Mcp-Session-Id": session} if session else {}
+        request = urllib.request.Request(f"http://127.0.0.1:{hosts.balancer}{path}", headers=headers)
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return answer.read().decode(), answer.headers["Mcp-Session-Id"]
+
+    def reached() -> set[str]:
+        with contextlib.suppress(OSError):
+            return {asked("/mcp")[0] for _ in range(4)}
+        return set()
+
+    with contextlib.ExitStack() as stack:
+        for port in hosts.gateways:
+            server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", port), Named))
+            stack.callback(server.shutdown)
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+        stack.enter_context(balanced(f"{proxy}{sticky}", tmp_path))
+        wait_until(lambda: len(reached()) == 2)
+        for _ in range(2):
+            at, session = asked("/mcp")
+            assert [asked("/mcp", session)[0] for _ in range(4)] == [at] * 4
+        at, _ = asked("/sse")
+        assert [asked(path)[0] for path in ("/messages?session_id=1", "/sse", "/messages?session_id=2")] == [at] * 3
 
 
 def verdict(records: int, writers: int) -> str:

@@ -365,7 +365,8 @@ async def test_an_answer_that_says_that_it_is_too_large_is_refused__and_that_is_
             got, text = await at.send("POST", "/messages/7/send", scope="email:send", body=b"a" * size)
             assert got == status
         assert "application/problem+json" in text
-        assert "the answer is larger than 100 bytes" in text
+        assert problem(text)["detail"] == "Invalid upstream response"
+        assert problem(text)["data"] == "the answer is larger than 100 bytes"
         assert "aaa" not in text
         assert len(at.api.seen) == 2
     outcomes = [each.outcome for each in records_in(tmp_path / "log.db") if each.outcome is not None]

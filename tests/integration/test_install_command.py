@@ -98,6 +98,7 @@ def test_the_entry_has_whole_paths_and_nothing_secret(home: Home) -> None:
         "http://[",
         "http://h:x/mcp",
         "http://h:99999/mcp",
+        "http://h:0/mcp",
         f"{URL} x",
     ):
         refused = home.run("install", "cursor", "--url", url, "--name", "other", "--yes")

@@ -2,6 +2,7 @@
 one anew. Calls that were under way fail, and none is sent twice."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -10,11 +11,14 @@ from typing import Any
 import pytest
 from tests.world.calls import http
 from tests.world.forgetful import Forgetful
-from tests.world.merged import Merged
-from tests.world.raw_client import RawClient
+from tests.world.merged import HTTP, Merged
+from tests.world.raw_client import CutOff, RawClient
 from tests.world.raw_server import Connection, Handler, RawServer, until
+from tests.world.running import RunningGateway
 from tests.world.stdio_bridge import SessionClient, next_event
 
+from accredit.gateway import GatewaySettings, create_app
+from accredit.gateway.settings import MergedUpstream, RoundsSettings
 from accredit.gateway.upstream.merged.ids import MAX_RENEWABLE_BYTES, SessionHistories
 from accredit.jsonrpc.requests import decode_request
 
@@ -150,6 +154,70 @@ async def test_one_of_another_revision_is_none__the_client_was_told_the_first() 
         server.forget("2025-06-18")
         assert (await session.call("mail__send"))[0] == 404
         assert (await session.call("files__echo"))[0] == 200
+
+
+@pytest.mark.holds("gateway/upstream/merged/members", "ended-elsewhere")
+@pytest.mark.parametrize("asked", ["tools/call", "tools/list", "ping", "notifications/roots/list_changed", "GET"])
+async def test_what_no_server_knows_any_more_is_over__its_client_may_have_ended_it_at_another_gateway(
+    asked: str,
+) -> None:
+    mail, files = Forgetful(404), Forgetful(404)
+    shared = RoundsSettings(shared=True)
+    async with (
+        RawServer(mail) as one,
+        RawServer(files) as two,
+        Merged({"mail": one.url, "files": two.url}, rounds=shared) as merged,
+    ):
+        session = await begun(merged)
+        mail.forget()
+        files.forget()
+        async with RawClient(merged.port) as client:
+            if asked == "GET":
+                assert await session.get(client) == 404
+            elif asked.startswith("notifications"):
+                await session.send(note("roots/list_changed"))
+            else:
+                params = {"name": "mail__send", "arguments": {}} if asked == "tools/call" else {}
+                assert (await session.send(request(asked, params))).status == 404
+        for name in ("mail__send", "files__echo"):
+            assert (await session.call(name))[0] == 404
+        assert [each.methods.count("initialize") for each in (mail, files)] == [1, 1]
+
+
+@pytest.mark.holds("gateway/upstream/merged/members", "ended-elsewhere")
+@pytest.mark.parametrize("others", [{}, {"workers": 2}, {"rounds": RoundsSettings(shared=True)}])
+async def test_a_gateway_that_is_one_process_begins_anew_what_no_server_knows(others: dict[str, Any]) -> None:
+    mail, files = Forgetful(404), Forgetful(404)
+    async with RawServer(mail) as one, RawServer(files) as two:
+        urls = {"mail": one.url, "files": two.url}
+        async with Merged(urls, **others) as merged:
+            session = await begun(merged)
+            mail.forget()
+            files.forget()
+            assert (await session.call("mail__send"))[0] == (404 if others else 502)
+            assert mail.methods.count("initialize") == (1 if others else 2)
+
+
+@pytest.mark.slow
+@pytest.mark.holds("gateway/upstream/merged/members", "ended-elsewhere")
+async def test_a_session_that_its_client_ends_at_another_gateway_is_over_at_the_first__whose_stream_was_open() -> None:
+    rounds = RoundsSettings(shared=True)
+    async with Merged({"mail": HTTP, "files": HTTP}, rounds=rounds) as merged:
+        session = await merged.session()
+        whole = GatewaySettings(MergedUpstream(merged.members), rounds=rounds)
+        async with (
+            RunningGateway(create_app([*merged.members.values(), whole])) as other,
+            RawClient(merged.port) as client,
+        ):
+            assert await session.get(client) == 200
+            first, merged.port = merged.port, other.port
+            assert await session.delete() == 204
+            merged.port = first
+            with contextlib.suppress(CutOff):
+                while await client.event() is not None:
+                    pass
+            for message in (request("tools/list"), request("ping")):
+                assert (await session.send(message)).status == 404
 
 
 async def test_many_calls_that_find_it_out_at_once_begin_one_session() -> None:

@@ -293,6 +293,24 @@ def test_a_delegation_that_counts_no_more_is_told_with_the_command_that_signs_an
             up.stop()
 
 
+def test_a_delegation_that_was_taken_back_is_not_said_to_be_kept__nor_by_a_gateway_that_is_made_later(
+    server: str, person: Newcomer
+) -> None:
+    with person.up(server) as up:
+        up.stop()
+    out = person.own / "delegation.json"
+    cert_id = json.loads(out.read_text())["delegations"][0]["cert_id"]
+    words = ("--issuer", str(person.own / "owner.key"), "--passphrase-file", str(person.secret))
+    done = person.run("revoke", cert_id, *words, "--store", "sqlite:///accredit.db")
+    assert done.returncode == 0, done.stderr
+    person.work = person.work.with_name("later")
+    person.work.mkdir()
+    with person.up(server) as up:
+        assert f"{out} was taken back. To sign another:" in up.said
+        assert f"kept {out}" not in up.said
+        up.stop()
+
+
 @pytest.mark.holds("setup/up_hosts")
 def test_the_command_that_signs_another_delegation_is_whole_in_a_window__a_folded_one_would_not_run(
     server: str, person: Newcomer

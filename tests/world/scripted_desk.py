@@ -18,6 +18,8 @@ from accredit.consent.offers import offers_for
 from accredit.keys import PrivateKeyFile
 from accredit.ratify import issue_delegation
 
+_STATES = {"deny": "denied", "show": "pending", "withdraw": "withdrawn"}
+
 Script = Callable[[Ask], dict[str, Any] | None]
 """What a desk says to an ask beside that it waits: a line, or None for nothing (yet)."""
 
@@ -96,7 +98,7 @@ class ScriptedDesk:
         if "ping" in said:
             return [{"pong": 1, "person": {"id": "0", "name": self.person}, "url": self.url}]
         if "ask" not in said:
-            return [{"state": "denied"}] if "deny" in said else []
+            return [{"state": state} for word, state in _STATES.items() if word in said]
         ask = read_ask(json.dumps(said["ask"]).encode())
         check_ask(ask, unix_seconds())
         self.asks.append(ask)

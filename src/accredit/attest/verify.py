@@ -26,6 +26,7 @@ from accredit.attest.chains import Chain
 from accredit.attest.dsse import Envelope, decode_envelope
 from accredit.attest.signing import LogKey, RecordKey
 from accredit.attest.statements import CallRecord, Checkpoint, Place, Pruning, Statement, decode_statement
+from accredit.base.text import excerpt
 from accredit.errors import AttestationError
 
 _FIRST = "the first entry"
@@ -332,9 +333,10 @@ def _verify_statement(envelope: Envelope, keys: Mapping[str, LogKey | RecordKey]
 
 
 def _check_signatures(statement: Statement, envelope: Envelope, keys: Mapping[str, LogKey | RecordKey]) -> None:
-    key = keys.get(envelope.signatures[0].key_id) if envelope.signatures else None
+    signer = envelope.signatures[0].key_id if envelope.signatures else "none"
+    key = keys.get(signer)
     if key is None:
-        raise AttestationError("it is signed by a key that is not known here")
+        raise AttestationError(f"it is signed by a key that is not known here: {excerpt(signer)}")
     if isinstance(statement.predicate, CallRecord):
         key.check_record(envelope)
     else:

@@ -1,8 +1,9 @@
 """Asks a person about a call that the gateway refused, while the host waits.
 
-- [when] A person is asked if a delegation could let the call pass, and the gateway is known. If there was a recent ask
-  for the same call, it is used again, so that the desk can return its decision. An argument that is a credential for
-  the gateway is left out of the ask: the gateway does not forward it either.
+- [when] A person is asked if a delegation could let the call pass, and the gateway is known. If there was an ask for
+  the same call, it is used again, so that the desk can return its decision: the person may have kept it open beyond its
+  end. If the desk no longer has it, a new one takes its place. An argument that is a credential for the gateway is left
+  out of the ask: the gateway does not forward it either.
 - [same-user] The desk is the process that holds the person's key and shows asks. It must belong to the same user. Its
   messages are bounded (`desk_socket`), and are quoted only in the expected form.
 - [progress] While a person decides, the host gets progress every `ASK_PROGRESS_SECONDS`, if it sent a progress token.
@@ -12,8 +13,8 @@
   If the desk takes no more asks for now, the model is told the same, but without a code. If the person says no, the
   model is told that.
 - [pages] If the host can show pages, the ask's page is shown there (`pages`). Declining it there means no.
-- [withdrawal] If the host cancels its call, or disconnects, the ask is withdrawn, unless another call still waits for
-  it.
+- [withdrawal] If the host cancels its call, the ask is withdrawn, unless another call still waits for it. If the host
+  disconnects, so are all asks that nobody has answered: what the person signed for them would reach nobody.
 - [start] At each refusal the desk is looked for anew, as it may have started after this program. Without a desk, the
   refusal stands, and the model is told that nobody could be asked. If the desk ends during an ask, the refusal stands
   without this addition. If the person wants it (`desk.toml`), a missing desk is started first (`desk_start`).
@@ -89,8 +90,6 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NAME_CHARS = 64
 _ID_BYTES = 16
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-_EARLIER_SECONDS = 30
-"""An ask that expires within this many seconds is not used again: a new one is made."""
 
 NO_DESK = (
     "Nobody could be asked for this call: no desk runs. Once the user has started one (`accredit desk`), the same call"
@@ -121,18 +120,28 @@ class Withheld(NamedTuple):
 
 
 class AskPending(NamedTuple):
-    """The ask is pending, and is shown at this page of the desk."""
+    """This ask is pending, and is shown at this page of the desk."""
 
+    ask: Ask
     url: str
 
 
 class _Waiting(Struct):
-    """A pending ask, and how many calls are waiting for its answer."""
+    """A pending ask, and how many calls are waiting for its answer. `newer` is the latest ask for the same call, which
+    was not sent."""
 
     ask: Ask
+    newer: Ask | None = None
     holds: int = 0
     person: str = "Whoever has the key"
     url: str = ""
+
+    def renew(self, over: Ask) -> bool:
+        """Replace an ask that the desk no longer has by the newer one, unless another call has. Return whether there is
+        another one now."""
+        if self.ask is over and self.newer is not None:
+            self.ask, self.newer = self.newer, None
+        return self.ask is not over
 
 
 class Asking:
@@ -211,8 +220,8 @@ class Asking:
         except (ConsentError, ConfigurationError, ValueError) as error:
             return f"Nobody can be asked for this call: {excerpt(str(error), MAX_TOLD_REASON_CHARS)}."
         earlier = self._asks.get(ask.same_call)
-        ends = earlier.ask.expires_at if earlier is not None else 0
-        if earlier is not None and ends > self._clock() + _EARLIER_SECONDS and _wants(earlier.ask) == _wants(ask):
+        if earlier is not None and _wants(earlier.ask) == _wants(ask):
+            earlier.newer = ask
             return earlier.ask
         self._asks.put(ask.same_call, _Waiting(ask))
         return ask
@@ -227,18 +236,20 @@ class Asking:
         """
         waiting = self._asks.get(ask.same_call) or _Waiting(ask)
         if waiting.holds >= MAX_HOLDS_OF_ASK:
-            return Withheld(self._not_answered(waiting, ask.code))
+            return Withheld(self._not_answered(waiting, waiting.ask.code))
         waiting.holds += 1
         desk, began = None, asyncio.get_running_loop().time()
         try:
-            desk = await self._reached()
-            return await self._held(desk, waiting, say, pages if wait else None, wait=wait, began=began)
+            desk, outcome = await self._reached(), None
+            while outcome is None:
+                outcome = await self._held(desk, waiting, say, pages if wait else None, wait=wait, began=began)
+            return outcome
         except (DeskGone, OSError):  # a TimeoutError is one
             return NO_DESK if desk is None else ""
         except asyncio.CancelledError:
             if desk is not None and waiting.holds == 1:
                 self._asks.forget(ask.same_call)
-                desk.say({"withdraw": ask.digest.hex()})
+                desk.say({"withdraw": waiting.ask.digest.hex()})
             raise
         finally:
             waiting.holds -= 1
@@ -280,12 +291,25 @@ class Asking:
 
     async def deny(self, code: str) -> None:
         """Tell the desk that the person has declined an ask on the host's page ([pages])."""
-        with suppress(DeskGone, OSError):
+        await self._tell_desk([{"deny": code}])
+
+    async def withdraw(self) -> None:
+        """Withdraw all asks that wait at the desk: nobody comes back for their answers ([withdrawal])."""
+        for ask in [each.ask for each in self._asks.values()]:  # first look: a desk that was restarted would show it
+            whole = {"ask": ask.to_dict()}
+            await self._tell_desk([{"show": ask.code}, whole, {"withdraw": ask.digest.hex()}])
+
+    async def _tell_desk(self, lines: Sequence[Mapping[str, object]]) -> None:
+        """Tell the desk these lines about an ask, each only if the ask is pending by the answer to the one before. Do
+        nothing if there is no desk."""
+        with suppress(DeskGone, OSError):  # a TimeoutError is one
             async with asyncio.timeout(DESK_ANSWER_SECONDS):
                 desk = await DeskConnection.open(self._desk)
                 try:
-                    desk.say({"deny": code})
-                    await desk.hear()
+                    for line in lines:
+                        desk.say(line)
+                        if (await desk.hear()).state != "pending":
+                            break
                 finally:
                     desk.close()
 
@@ -316,7 +340,8 @@ class Asking:
         *,
         wait: bool,
         began: float,
-    ) -> Allowed | Withheld | AskPending | str:
+    ) -> Allowed | Withheld | AskPending | str | None:
+        """Wait for the answer to an ask. Return None if a newer one took its place."""
         loop, ask = asyncio.get_running_loop(), waiting.ask
         page = None
         desk.say({"ping": True})
@@ -330,11 +355,11 @@ class Asking:
                 )
                 if next_line.done():
                     line = next_line.result()
-                    outcome = self._judged(line, waiting)
+                    outcome = self._judged(line, waiting, ask)
                     if outcome is not None:
                         return outcome[0]
                     if line.state == "pending" and waiting.url and not wait:
-                        return AskPending(waiting.url)
+                        return AskPending(ask, waiting.url)
                     if line.state == "pending" and waiting.url and page is None and pages is not None:
                         page = pages.show(ask, waiting.url)
                         declined = declined if page is None else asyncio.ensure_future(page.declined.wait())
@@ -353,24 +378,25 @@ class Asking:
                 await next_line
         return Withheld(self._not_answered(waiting, ask.code))
 
-    def _judged(self, line: DeskLine, waiting: _Waiting) -> tuple[Allowed | Withheld | str] | None:
-        """Return the decision in a line of the desk, in a tuple of one. Return None if the line only says that the ask
-        is pending. Raises `DeskGone`."""
+    def _judged(self, line: DeskLine, waiting: _Waiting, ask: Ask) -> tuple[Allowed | Withheld | str | None] | None:
+        """Return the decision in a line of the desk, in a tuple of one, in which None stands for a newer ask that takes
+        the place of this one. Return None if the line only says that the ask is pending. Raises `DeskGone`."""
+        if _is_over(line) and waiting.renew(ask):
+            return (None,)
         if line.error == "rate":
             return (Withheld(self._not_answered(waiting, "")),)
         if line.error:
             _log.warning("the desk takes no ask: %s", excerpt(line.error))
-            is_new_kind = line.error == "bad_ask" and waiting.ask.method not in ASKABLE
+            is_new_kind = line.error == "bad_ask" and ask.method not in ASKABLE
             return (OLD_DESK if is_new_kind else "",)
         if line.answer is None:
             found = _URL.match(line.url)
             waiting.person = one_line(line.person)[:_NAME_CHARS] or waiting.person
             waiting.url = found[0] if found is not None else waiting.url
             return None
-        return (self._answered(line.answer, waiting),)
+        return (self._answered(line.answer, waiting, ask),)
 
-    def _answered(self, raw: dict[str, Any], waiting: _Waiting) -> Allowed | Withheld | str:
-        ask = waiting.ask
+    def _answered(self, raw: dict[str, Any], waiting: _Waiting, ask: Ask) -> Allowed | Withheld | str:
         try:
             answer: Answer = read_answer(json.dumps(raw, ensure_ascii=False).encode("utf-8", "surrogatepass"))
             if answer.ask != ask.digest.hex():
@@ -379,6 +405,7 @@ class Asking:
                 self._asks.forget(ask.same_call)
                 return Withheld(self._not_answered(waiting, ask.code))
             if answer.decision == "deny":
+                self._asks.forget(ask.same_call)
                 return Withheld(denial_message(waiting.person, ask.code))
             chain = chain_allowed(answer, ask, self._clock())
             self._presenter.allow(chain)
@@ -440,6 +467,11 @@ def _too_large(params: Mapping[str, Any]) -> str:
         f" {sizes[largest]:,} bytes: send less of it, or in several calls. Or the user allows the tool beforehand:"
         " accredit grant --help"
     )
+
+
+def _is_over(line: DeskLine) -> bool:
+    """Return whether the desk can't answer an ask any more: its time is over, or the desk has been started anew."""
+    return line.error == "bad_ask" or (line.answer or {}).get("decision") == "later"
 
 
 def _wants(ask: Ask) -> tuple[object, ...]:

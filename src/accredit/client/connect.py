@@ -110,11 +110,13 @@ async def run(connecting: Connecting) -> int:
         asking = Asking(presenter, url, connecting.desk, connecting.hold, starter=connecting.starter)
     host = StdioHost()
     code = 1
-    with anyio.CancelScope() as ending:  # a gateway that does not answer a session's end must not delay ours
+    with anyio.CancelScope() as ending:  # a gateway or a desk that does not answer must not delay our end
         async with Bridge(transport, modern=connecting.modern).open() as (read, write):
             caller = Caller(presenter, url, key_fault=connecting.key_fault)
             code = await _Connection(read, write, host, caller, asking).serve(stopping)
             ending.deadline = anyio.current_time() + STOP_GRACE_SECONDS
+            if asking is not None:
+                await asking.withdraw()
     with suppress(TimeoutError):
         async with asyncio.timeout(STOP_GRACE_SECONDS):
             await host.drained(0)
@@ -343,7 +345,7 @@ class _Connection:
             return
         self._settle(opened.message.id)
         if isinstance(outcome, AskPending):
-            result = self._pages.input_required(ask, outcome.url, ask.agent_id)
+            result = self._pages.input_required(outcome.ask, outcome.url, ask.agent_id)
             self._tell(JSONRPCResponse(jsonrpc="2.0", id=opened.message.id, result=result))
         elif isinstance(outcome, Withheld):
             self._tell(self._refusal(refused, opened, told=outcome.text))

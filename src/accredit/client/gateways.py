@@ -7,6 +7,7 @@ scopes of tools and other targets.
 
 import ssl
 from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 import httpx2
@@ -44,8 +45,10 @@ def check_url(url: str) -> None:
     """Check that a URL names a gateway. Raises `ConfigurationError`."""
     try:
         parts = httpx2.URL(url)
-        good = parts.scheme in ("http", "https") and parts.host != "" and (parts.port or 0) <= MAX_PORT
-    except (httpx2.InvalidURL, UnicodeError):
+        urlsplit(url)  # whoever reads its path later: it refuses hosts that httpx2 takes
+        has_port = parts.port is None or 0 < parts.port <= MAX_PORT
+        good = parts.scheme in ("http", "https") and parts.host != "" and has_port
+    except (httpx2.InvalidURL, ValueError):
         good = False
     if not good:
         shown = "what is given" if "@" in url else url.partition("?")[0]  # a user or a query may be secret

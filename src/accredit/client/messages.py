@@ -86,6 +86,16 @@ def encode_message(message: JSONRPCMessage) -> bytes:
     return _encode(message)
 
 
+def can_be_written(message: JSONRPCMessage) -> bool:
+    """Return whether a message has a form in UTF-8. A text with half of a surrogate pair has none; language models
+    write such texts."""
+    try:
+        _encode(message)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _members(model: BaseModel) -> dict[str, object]:
     return {name: getattr(model, name) for name in model.model_fields_set}
 

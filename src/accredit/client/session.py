@@ -6,7 +6,7 @@ subclass of `RoundsError`, a late one `RequestTimeout`. Every other error is the
 never wrapped in groups.
 """
 
-from collections.abc import Awaitable, Generator, Mapping
+from collections.abc import Awaitable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, Self, TypeVar, Unpack, overload
@@ -119,6 +119,7 @@ class AccreditedClient:
             mode=mode,
         )
         self._connection = OwnTask(self._client)
+        self._legs: Legs | None = None
         self._asking = asking_at_desk(presenter, self._caller.url, hold)
 
     async def __aenter__(self) -> Self:
@@ -137,6 +138,7 @@ class AccreditedClient:
 
     async def __aexit__(self, *_: object) -> None:
         """Disconnect. Errors raised inside pass unchanged."""
+        self._legs = None
         await self._connection.leave()
 
     async def _list_page(self, listing: Awaitable[_Result], timeout: float | None) -> _Result:
@@ -158,6 +160,16 @@ class AccreditedClient:
                 target = getattr(params, TARGET_MEMBER.get(method, ""), None)
                 refusal.add_note(explain_refusal(refusal, self._caller, method, target))
             raise refusal from None
+
+    def _entered(self, options: Iterable[str]) -> Legs:
+        """Return what sends the legs of a call. Raises `RuntimeError` outside of `async with`, and `TypeError` for an
+        option that no call has: a misspelt timeout would be none."""
+        unknown = set(options) - RoundsCall.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"a call has no option {min(unknown)!r}")
+        if self._legs is None:
+            raise RuntimeError("the client is used outside of `async with`")
+        return self._legs
 
     @property
     def protocol_version(self) -> str:
@@ -266,6 +278,7 @@ class AccreditedClient:
         return await self._run(params, "prompts/get", allow_input_required, options)
 
     async def _run(self, params: InputResponseRequestParams, method: str, by_hand: bool, options: RoundsCall) -> Any:
+        legs = self._entered(options)
         progress = options.get("progress")
         begun = with_retry_params(
             params, input_responses=options.get("input_responses"), request_state=options.get("request_state")
@@ -274,7 +287,7 @@ class AccreditedClient:
         timeout, total = options.get("timeout"), options.get("max_total_timeout")
 
         async def send_leg(leg: InputResponseRequestParams, _: LegOptions) -> Any:
-            return await self._legs.send(leg, of_server)
+            return await legs.send(leg, of_server)
 
         async def run() -> Any:
             with self._refusals(method, params), self._budgets.call():

@@ -10,6 +10,8 @@ Proofs are added to messages only here, below the SDK's session, so that what is
 - [lists] Only the items of a list that the delegations cover are passed on.
 - [foreign-gateway] A server may claim the id of a gateway that is known under another URL. From then on nothing is sent
   to that server: each request is answered here, and everything else is dropped.
+- [unwritable] A message that has no form in UTF-8 is not sent: the transport would fail with all its requests. A
+  request is answered here, and an answer to the server becomes an error.
 - [dialogs] While `MAX_DIALOGS` answers to the server's requests wait to be written, no more of its requests are passed
   on. Otherwise a server that reads nothing could make the host keep any number of answers.
 
@@ -25,12 +27,22 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
-from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
+from mcp_types import (
+    INVALID_PARAMS,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
 from msgspec import Struct
 
 from accredit.base.text import excerpt
 from accredit.base.values import members_of
 from accredit.client.headers import RoutingHeaders
+from accredit.client.messages import can_be_written
 from accredit.client.peers import Changed
 from accredit.client.pins import PinsInUse
 from accredit.client.proving import Attempt, Params, Prover, with_meta
@@ -52,6 +64,8 @@ KNOWN_GATEWAYS_LOOK_SECONDS = 0.002
 _log = logging.getLogger("accredit.client")
 _OF_EACH_REQUEST = frozenset({META_VERSION, META_CLIENT_INFO, META_CAPABILITIES, "token"})
 """The members that the `_meta` of a list request takes over from that of the call."""
+
+_UNWRITABLE = ErrorData(code=INVALID_PARAMS, message="Invalid params: a text has half of a surrogate pair")
 
 Heard = Callable[[Incoming], Incoming | None]
 """Returns the message to pass on in place of a server's message, or None: see `budgets`."""
@@ -125,6 +139,8 @@ class ProvingTransport:
         `ClosedResourceError`."""
         if self._is_closed:
             raise anyio.ClosedResourceError
+        if not can_be_written(item.message):
+            return self._unwritable(item.message)
         refused = self._prover.refused if self._prover is not None else None
         if refused is not None:
             if isinstance(item.message, JSONRPCRequest):
@@ -139,6 +155,18 @@ class ProvingTransport:
                 return None
             case _:
                 return item
+
+    def _unwritable(self, message: JSONRPCMessage) -> SessionMessage | None:
+        """Return the error to write in place of an answer, or None ([unwritable])."""
+        match message:
+            case JSONRPCRequest(id=id):
+                answer = JSONRPCError(jsonrpc="2.0", id=id, error=_UNWRITABLE)
+                self._tasks.start_soon(send_unless_gone, self._to_host, SessionMessage(answer))
+                return None
+            case JSONRPCResponse(id=id):
+                return SessionMessage(JSONRPCError(jsonrpc="2.0", id=id, error=_UNWRITABLE))
+            case _:
+                return None
 
     def _request(self, item: SessionMessage, request: JSONRPCRequest) -> SessionMessage | None:
         # Sign the dump: it is what is written, while values in memory may have another form.

@@ -212,8 +212,7 @@ def pins_of(registries: Sequence["Registry"], roots: Mapping[HybridPublicKey, st
 
 
 def _registry(place: str, table: RegistryTable) -> "Registry":
-    from accredit.net.fetch import check_url  # noqa: PLC0415 - httpx2 costs 2 MiB, and only a registry needs it
-    from accredit.net.registries import Registry  # noqa: PLC0415
+    from accredit.net.registries import Registry  # noqa: PLC0415 - httpx2 costs 2 MiB, and only a registry needs it
 
     pins: dict[HybridPublicKey, str] = {}
     for index, file in enumerate(table.pins):
@@ -221,7 +220,6 @@ def _registry(place: str, table: RegistryTable) -> "Registry":
         if key.public_key in pins:
             raise ConfigurationError(f"{place}.pins: {key.name} ({key.id}) is pinned already", "pin each key once")
         pins[key.public_key] = key.name
-    check_url(f"{place}.url", table.url, "what comes in the clear can be anybody's")
     return Registry(table.url, pins, None if table.ca_file is None else _trust(f"{place}.ca_file", Path(table.ca_file)))
 
 

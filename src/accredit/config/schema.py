@@ -242,7 +242,7 @@ class Root(Section, frozen=True):
 class Registry(Section, frozen=True):
     """A table of `[[proofs.registries]]`: a registry that knows which keys have replaced these humans' keys."""
 
-    url: Annotated[Url, "its base URL: https, or http on loopback"]
+    url: Annotated[Url, "its base URL, of https"]
     pins: Annotated[
         list[TrustedKeyFile],
         Meta(min_length=1),

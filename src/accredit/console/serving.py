@@ -12,7 +12,8 @@ Any user of the machine can open connections to the page:
 - [bound] There are at most `MAX_PAGE_CONNECTIONS`. If one more comes, the oldest idle one is cut off.
 - [idle] A connection is idle unless a request of a signed-in session is being answered on it, and the peer reads the
   answer. Strangers who keep sending requests, or don't read, must not keep the person out.
-- [not-http] Bytes that are not HTTP get an answer with the headers of every answer, and the connection ends.
+- [not-http] Bytes that are not HTTP get an answer with the headers of every answer, and the connection ends. The
+  person's terminal says nothing of them.
 """
 
 import asyncio
@@ -152,6 +153,7 @@ class PageServer:
             interface="asgi3",
             lifespan="off",
             log_config=None,
+            log_level="error",
             access_log=False,
             proxy_headers=False,
             server_header=False,

@@ -98,7 +98,11 @@ def _servers(upstream: GatewaySettings | str | Sequence[str] | Sequence[GatewayS
     if isinstance(upstream, GatewaySettings):
         return [upstream]
     settings = [each for each in upstream if isinstance(each, GatewaySettings)]
-    return settings or [GatewaySettings(StdioUpstream(tuple(each for each in upstream if isinstance(each, str))))]
+    command = tuple(each for each in upstream if isinstance(each, str))
+    if not upstream or len(upstream) not in (len(settings), len(command)):
+        what = "the upstream is neither a command, all of it texts, nor the settings of servers"
+        raise ConfigurationError(what, 'write it like ["python", "server.py"]')
+    return settings or [GatewaySettings(StdioUpstream(command))]
 
 
 class Gateway:

@@ -253,6 +253,15 @@ class RecordSettings:
     keeps_proofs: bool = True
 
 
+_SEVERAL = ("allowed_origins", "allowed_hosts", "trusted_proxies", "passthrough", "methods", "forward_headers")
+
+
+def _check_several(settings: object, *names: str) -> None:
+    for name in names:
+        if isinstance(getattr(settings, name), str):
+            raise ConfigurationError(f"{name} is one text, and several are asked for", f'write {name}=("...",)')
+
+
 def _constant() -> Any:
     """Declare a member that is computed from the others. It is not an argument, and comparisons, `repr` and the
     settings' digest ignore it."""
@@ -360,7 +369,8 @@ class GatewaySettings:
 
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for a passthrough pattern or a header that would let MCP messages bypass the
-        checks."""
+        checks, and for one text in the place of several."""
+        _check_several(self, *_SEVERAL)
         for name, value in self._constants():
             object.__setattr__(self, name, value)
         for name in self.forward_headers:

@@ -123,16 +123,23 @@ async def place_of(url: httpx2.URL, resolve: Resolve | None) -> tuple[httpx2.URL
     return place, {"host": url.netloc.decode("ascii")}, {"sni_hostname": url.host}
 
 
-def check_url(key: str, url: str, otherwise: str = "keys that come in the clear can be anybody's") -> None:
-    """Check a configured URL: it has a host, no password, and meets [https]. Raises `ConfigurationError`, which names
-    `key`. If the URL breaks [https], the error's text is `otherwise`."""
+def check_url(
+    key: str,
+    url: str,
+    otherwise: str = "keys that come in the clear can be anybody's",
+    *,
+    clear_on_loopback: bool = True,
+) -> None:
+    """Check a configured URL: it has a host, no password, and meets [https], with http to loopback or without. Raises
+    `ConfigurationError`, which names `key`. If the URL breaks [https], the error's text is `otherwise`."""
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL:
         raise ConfigurationError(f"{key}: not a URL", "name one that begins with https://") from None
     if not parsed.host or parsed.userinfo:
         raise ConfigurationError(f"{key}: not a URL of a host without a password", "name one like https://host/path")
-    if parsed.scheme != "https" and not (parsed.scheme == "http" and is_loopback_host(parsed.host)):
+    clear = clear_on_loopback and parsed.scheme == "http" and is_loopback_host(parsed.host)
+    if parsed.scheme != "https" and not clear:
         raise ConfigurationError(f"{key}: {otherwise}", "use https")
 
 

@@ -12,8 +12,8 @@ A key is looked up in this order. In any doubt, it is not a root:
   the caller is not authenticated yet, and anybody can make keys.
 - [one-question] There is one question at a time about a key. All callers with that key wait for it, and it continues if
   one leaves.
-- [question] The question holds the key's id, 32 hex digits. It goes over https (http on loopback only), without
-  redirects. The answer has at most 1 MiB, comes within `REGISTRY_ANSWER_SECONDS`, and proves the chain of replacements
+- [question] The question holds the key's id, 32 hex digits. It goes over https, on loopback as well, without redirects.
+  The answer has at most 1 MiB, comes within `REGISTRY_ANSWER_SECONDS`, and proves the chain of replacements
   (`ratify.extras.registry`).
 - [away] Without an answer, no key is a root. Not even the pinned key is: it may have been replaced.
 """
@@ -94,7 +94,8 @@ class _Asked:
         replaced: RecentlyUsed[HybridPublicKey, bool],
         clock: Callable[[], float],
     ) -> None:
-        check_url(f"proofs.registries[{index}].url", registry.url, "what comes in the clear can be anybody's")
+        key, clear = f"proofs.registries[{index}].url", "what comes in the clear can be anybody's"
+        check_url(key, registry.url, clear, clear_on_loopback=False)
         self._registry = registry
         self._replaced = replaced
         self._clock = clock

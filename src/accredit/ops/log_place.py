@@ -111,7 +111,11 @@ def as_configuration_errors() -> Generator[None]:
             " full, make room there",
         ) from None
     except AttestationError as error:
-        raise ConfigurationError(str(error), "`accredit log verify` names the place that is damaged") from None
+        raise ConfigurationError(
+            str(error),
+            "if a key is missing, name it with --key, or its configuration with --config; `accredit log verify` names a"
+            " place that is damaged",
+        ) from None
 
 
 @contextmanager

@@ -5,17 +5,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import click
+
 from accredit.base.standard import is_for_programs
+from accredit.base.terminal import two_lines
 from accredit.base.text import date_time
 from accredit.config.load import load
 from accredit.config.store import store_of
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.stores import PostgresDatabase, parse_store_url
 from accredit.stores.postgres import migration
+from accredit.stores.postgres.driver import LOCK_NOT_AVAILABLE
+from accredit.stores.postgres.session import SchemaUnknown
 from accredit.terminal.output import print_result, say, tell
 from accredit.terminal.progress import Progress
 
 _T = TypeVar("_T")
+_REMEDY = "look whether it runs, and whether this user may do that: --store postgresql://ADMIN@HOST/DATABASE"
+_LOCKED = "nothing is changed: try again once whoever holds a table is done (pg_dump, accredit log verify)"
 
 
 def migrate_store(store: str | None, config: Path | None) -> int:
@@ -40,9 +47,14 @@ def migrate_store(store: str | None, config: Path | None) -> int:
 
 
 def show_status(store: str | None, config: Path | None) -> int:
-    """Print the schema's state; return the exit code. Raises `ConfigurationError`."""
+    """Print the schema's state; return the exit code, which is 1 as well if the database does not answer. Raises
+    `ConfigurationError`."""
     database = _database(store, config)
-    there = _run_on_database(migration.status, database, "asking the database")
+    try:
+        there = _run_on_database(migration.status, database, "asking the database")
+    except ConfigurationError as error:
+        click.echo(two_lines(error.what, error.remedy), err=True)
+        return 1
     found, known, _ = there
     print_result({"schema": found, "known": known, "current": found == known, "serves": there.serves})
     if found == known:
@@ -81,8 +93,10 @@ def _run_on_database(action: Callable[[PostgresDatabase], _T], database: Postgre
     try:
         with Progress(what):
             return action(database)
-    except StoreUnavailable as error:
+    except SchemaUnknown as error:
         raise ConfigurationError(
-            str(error),
-            "look whether it runs, and whether this user may do that: --store postgresql://ADMIN@HOST/DATABASE",
+            str(error), "restore a backup into an empty database; `accredit store migrate` makes tables in a new one"
         ) from None
+    except StoreUnavailable as error:
+        is_locked = getattr(error, "sqlstate", None) == LOCK_NOT_AVAILABLE
+        raise ConfigurationError(str(error), _LOCKED if is_locked else _REMEDY) from None

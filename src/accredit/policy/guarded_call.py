@@ -368,11 +368,14 @@ def _guarded_call(
     if method == LISTEN:
         named = _subscribed_tasks(covered)
         return _Undigested(method, "", session_id, b"", None, proof, two_proofs, named, covered)
-    target = covered.get(TARGET_MEMBER[method])
+    member = TARGET_MEMBER.get(method)
+    if member is None:
+        raise FrameError("no proof is made for a request of this method")
+    target = covered.get(member)
     if not isinstance(target, str):
-        raise FrameError(f'"{TARGET_MEMBER[method]}" is not a string')
+        raise FrameError(f'"{member}" is not a string')
     if len(target) > MAX_TARGET_CHARS:
-        raise FrameError(f'"{TARGET_MEMBER[method]}" has more than {MAX_TARGET_CHARS} characters', bound=True)
+        raise FrameError(f'"{member}" has more than {MAX_TARGET_CHARS} characters', bound=True)
     return _Undigested(method, target, session_id, b"", covered.get("arguments"), proof, two_proofs, covered=covered)
 
 

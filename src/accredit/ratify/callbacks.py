@@ -128,7 +128,9 @@ def scope_of(required: object) -> str:
 
 
 def context_of(session_context: bytes | None) -> bytes:
-    """Return the required session context; if it's None, b"". Raises `ValueError` if it's b""."""
-    if session_context == b"":
+    """Return the required session context; if it's None, b"". Raises `ValueError` if it's empty, of whatever type."""
+    if session_context is None:
+        return b""
+    if not session_context:
         raise ValueError("session_context is empty, and would bind a proof to nothing: leave it out if that is meant")
-    return session_context or b""
+    return session_context

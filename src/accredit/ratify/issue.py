@@ -1,4 +1,5 @@
-"""Makes delegations and proofs. Never signs one that a verifier would refuse (Ratify sections 3, 7, 8). No I/O.
+"""Makes delegations and proofs (Ratify sections 3, 7, 8). Never signs a delegation that a verifier would refuse. No
+I/O.
 
 A certificate is signed only if it would verify, and if every implementation reads it in the same way:
 
@@ -92,7 +93,8 @@ def present(
 ) -> ProofBundle:
     """Return the agent's proof: the chain, leaf first, and its signature over a 32-byte challenge.
 
-    `challenge_at` is in unix seconds. Raises `IssueError` if the chain does not delegate to this agent.
+    `challenge_at` is in unix seconds. Raises `IssueError` if the chain does not delegate to this agent. Lengths are not
+    checked: verifiers refuse a challenge, a context or a stream's id that has not 32 bytes.
     """
     if not chain or chain[0].subject_pub_key != agent.public_key:
         raise IssueError("the delegation is not for this agent's key")

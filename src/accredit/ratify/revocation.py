@@ -41,7 +41,9 @@ def revocation_push_sign_bytes(push: RevocationPush) -> bytes:
 
 
 def issue_revocation_list(issuer: HybridSigner, revoked_certs: Iterable[str], updated_at: int) -> RevocationList:
-    """Return a signed list. `updated_at` is in unix seconds."""
+    """Return a signed list. `updated_at` is in unix seconds. Raises `TypeError` for ids that are a single text."""
+    if isinstance(revoked_certs, str):
+        raise TypeError("revoked_certs is one text, and several ids are asked for: write [cert_id]")
     revoked = RevocationList(issuer.id, updated_at, tuple(revoked_certs), UNSIGNED)
     return replace(revoked, signature=issuer.sign(revocation_sign_bytes(revoked)))
 

@@ -32,7 +32,7 @@ from accredit.server.gate import Gate
 from accredit.server.judge import Judge, Proofs, TargetInfo, find_plain
 from accredit.server.requirements import entry_of, hides_requirement
 from accredit.server.tokens import TokenRules, Tokens, TrustedIssuer
-from accredit.stores import InMemory, open_revocations, parse_store_url
+from accredit.stores import InMemory, StoreUrl, open_revocations, parse_store_url
 from accredit.tokens.carried import declares_token
 from accredit.tokens.discovery import can_be_asked
 from accredit.tokens.introspection import Introspection
@@ -112,7 +112,7 @@ class Guard:
             constraint_evaluators=with_own(constraint_evaluators or {}),
             find_root=Registries(asked).name if asked else None,
         )
-        url = parse_store_url(store, Path()) if isinstance(store, str) else InMemory()
+        url = _store_url(store)
         keys = {derive_id(key): key for known in (pinned, *(each.pins for each in asked)) for key in known}
         url.check_tables()
         opened = url.open(clock()) if isinstance(store, str) else store
@@ -284,6 +284,13 @@ def _check_methods(methods: Iterable[str]) -> frozenset[str]:
 def _check_list(name: str, given: object) -> None:
     if isinstance(given, str | Path):
         raise ConfigurationError(f"{name} is one text, and a list is asked for", f"write {name}=[{str(given)!r}]")
+
+
+def _store_url(store: object) -> StoreUrl:
+    # None is the result of a failed lookup. With it, or with a path, each call would fail.
+    if store is None or isinstance(store, Path):
+        raise ConfigurationError(f"store is {store!r}, no URL", 'write store="sqlite:///proofs.db", or leave it out')
+    return parse_store_url(store, Path()) if isinstance(store, str) else InMemory()
 
 
 def _check_said(**named: bool) -> None:

@@ -121,17 +121,12 @@ def _default_name(loaded: "Loaded | None", url: str, server: str | None) -> str:
 
 def _check_url(url: str) -> str:
     """Check that a URL may stand in an entry, and return it. Raises `ConfigurationError`."""
-    try:
-        parts = urlsplit(url)
-        place = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        good = place and url.isascii() and url.isprintable()
-    except ValueError:
-        good, parts = False, urlsplit("")
-    if not good or " " in url:
-        raise ConfigurationError(
-            "--url is not an http or https URL",
-            "name the endpoint that `accredit serve` prints, such as http://127.0.0.1:8484/mcp",
-        )
+    from accredit.client.gateways import check_url  # noqa: PLC0415 - as above
+
+    check_url(url)
+    if not url.isascii() or " " in url:
+        raise ConfigurationError("--url has a space or a letter that no URL has", "write it as %20, or the like")
+    parts = urlsplit(url)
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ConfigurationError(
             "the URL has a user, a query or a fragment, which may be secret", "leave that out: hosts' files are read"

@@ -9,12 +9,18 @@ I/O: files; asks the configuration's servers which of their tools only read.
 """
 
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from accredit.asking.reaching import Reach
 from accredit.base.text import date_time
+from accredit.config.load import load
+from accredit.config.named_files import named_files
+from accredit.config.store import store_of
+from accredit.console.lists import ListPlace, list_places, revoked_ids, see_lists
+from accredit.console.settings import read_settings
 from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile, public_path
 from accredit.ratify import HybridPublicKey
@@ -86,17 +92,40 @@ def _read_only(config: Path, reach: Reach) -> tuple[tuple[str, ...], tuple[str, 
     return scopes or (IDENTITY,), notes
 
 
+def taken_back(person: KeyFile, configurations: Iterable[Path], environ: Mapping[str, str]) -> frozenset[str]:
+    """Return the ids on the person's revocation lists in files of this machine: where `desk.toml` says, and where the
+    gateways of these configurations read them. What can't be read is left out: others say so."""
+    places: list[ListPlace] = []
+    with suppress(ConfigurationError):
+        places += list_places(read_settings(environ))
+    for file in configurations:
+        with suppress(ConfigurationError):
+            loaded = load(file, environ, {})
+            named = (each.path for each in named_files(loaded) if each.key == "proofs.revocation.files")
+            places += [ListPlace(each, str(each)) for each in named]
+            store = store_of(loaded).lasting
+            places += [ListPlace(store, store.name)] if store is not None else []
+    files = [each for each in places if isinstance(each.place, Path) or each.place.file is not None]
+    return revoked_ids(see_lists(files, {person.id: person.public_key}.get))
+
+
 def fault_of_grant(
-    file: Path, agent: KeyFile, roots: Collection[HybridPublicKey] | None, now: int
+    file: Path,
+    agent: KeyFile,
+    roots: Collection[HybridPublicKey] | None,
+    now: int,
+    revoked: Collection[str] = (),
 ) -> GrantFault | None:
     """Return what is wrong with the delegation in a file, or None. It must be for this agent, from one of the `roots`
-    (None: unknown), and last a while. Signatures are not verified. Raises `ConfigurationError` for a file without a
-    delegation."""
+    (None: unknown), last a while, and not be `revoked` by its id. Signatures are not verified. Raises
+    `ConfigurationError` for a file without a delegation."""
     chain = read_delegations(file)
     if chain[0].subject_pub_key != agent.public_key:
         return GrantFault(f"{file} is for another agent than {agent.name} ({agent.id})", is_bad=True)
     if roots is not None and chain[-1].issuer_pub_key not in roots:
         return GrantFault(f"{file} begins with {chain[-1].issuer_id}, which is no root of the gateway", is_bad=True)
+    if any(each.cert_id in revoked for each in chain):
+        return GrantFault(f"{file} was taken back", is_bad=True)
     ends = min(each.expires_at for each in chain)
     if now > ends:
         return GrantFault(f"{file} ended at {date_time(ends)}", is_bad=True)

@@ -42,10 +42,11 @@ from accredit.console.client import find_desk
 from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile, ReadFiles, load_public_key, public_path, write_file
 from accredit.keys.files import exists_already
+from accredit.keys.own_files import known_files
 from accredit.keys.places import DELEGATION, desk_sockets
 from accredit.refusals import oauth_hosts
 from accredit.setup.init import InitPlan, Prepared
-from accredit.setup.own_grant import fault_of_grant, grant_command, sign_first
+from accredit.setup.own_grant import fault_of_grant, grant_command, sign_first, taken_back
 from accredit.setup.own_keys import AGENT_KEY, OwnKey, Passphrases, kept_key, own_config_folder, person_key
 from accredit.setup.up_hosts import adopting_host, offer_hosts
 from accredit.setup.up_place import UpPlace, check_meant, found_place, is_known, named_place, remember, server_of
@@ -224,7 +225,8 @@ def _grant(wish: UpOptions, loaded: Loaded, person: OwnKey, agent: OwnKey, roots
         sign_first(file, observes, person, agent, out, wish.passphrases, wish.reach)
         return True
     keys = {each.public_key for each in roots} if loaded.config.proofs.mode == "required" else None
-    fault = fault_of_grant(out, agent.about, keys, unix_seconds())
+    revoked = taken_back(person.about, map(Path, known_files(os.environ)), os.environ)
+    fault = fault_of_grant(out, agent.about, keys, unix_seconds(), revoked)
     if fault is None:
         say(f"kept {out}")
     else:

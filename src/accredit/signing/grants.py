@@ -26,6 +26,7 @@ from accredit.terminal.output import find_by_prefix, print_facts, print_result, 
 
 _ODD = "conditions that can't be read here"
 _BEGINNING = re.compile("[0-9a-f]{8,31}")
+_NAMED = ("agent", "gateway")
 
 
 def list_grants() -> int:
@@ -69,11 +70,12 @@ def show_grant(cert_id: str) -> int:
 
 
 def name_holder(holder_id: str, name: str) -> int:
-    """Name a key or gateway. For an agent that has asked here, a prefix of the id is enough; the exit code is 1 if it
-    is ambiguous. Raises `ConfigurationError`."""
-    agents = {str(each["agent"]): "agent" for each in read_journal(state_folder(os.environ)) if each.get("agent")}
-    if _BEGINNING.fullmatch(holder_id) and any(each.startswith(holder_id) for each in agents):
-        found = find_by_prefix(holder_id, agents, "agent", "`accredit grants list --json` shows whole ids")
+    """Name a key or gateway. For an agent that has asked here, and for the gateway that it asked about, a prefix of the
+    id is enough; the exit code is 1 if it is ambiguous. Raises `ConfigurationError`."""
+    entries = read_journal(state_folder(os.environ))
+    met = {str(each[kind]).partition("/")[0]: kind for kind in _NAMED for each in entries if each.get(kind)}
+    if _BEGINNING.fullmatch(holder_id) and any(each.startswith(holder_id) for each in met):
+        found = find_by_prefix(holder_id, met, "key", "`accredit grants list --json` shows whole ids")
         if found is None:
             return 1
         holder_id = found

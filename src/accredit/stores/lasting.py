@@ -33,6 +33,7 @@ from accredit.stores.postgres.migration import status
 from accredit.stores.postgres.revocation_lists import DatabaseLists
 from accredit.stores.postgres.revocation_lists import change_list as change_list_in_database
 from accredit.stores.postgres.revocation_lists import read_lists as read_lists_of_database
+from accredit.stores.postgres.session import SchemaUnknown
 from accredit.stores.postgres.store import PostgresStore
 from accredit.stores.rules import NEVER, DiskSpace, FoundList, ListChange, SchemaState
 from accredit.stores.runners import DatabaseRunner, Runner, SqliteRunner
@@ -42,6 +43,7 @@ from accredit.stores.sqlite.store import SqliteStore
 from accredit.stores.sqlite.untouched import damage_error, find_damage, is_still, schema_version
 
 _MIGRATE = "accredit store migrate makes the tables, and needs a user who may"
+_RESTORE = "restore the backup into an empty database"
 _NEWER = "install the accredit that made them, or restore what there was before"
 _ENCRYPTED = ("require", "verify-ca", "verify-full")
 """The values of `sslmode` that guarantee encryption. With the other values, an attacker on the path can turn it off."""
@@ -209,6 +211,8 @@ class PostgresDatabase(DatabaseAddress, Kind, frozen=True):
         `ConfigurationError`."""
         try:
             there = status(self)
+        except SchemaUnknown as error:
+            raise ConfigurationError(f"store.url: {error}", _RESTORE) from None
         except StoreUnavailable:
             return  # it may be back soon: calls are refused until then
         if not there.serves:

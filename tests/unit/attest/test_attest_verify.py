@@ -99,7 +99,7 @@ def test_a_log_that_was_changed_is_found_out(name: str) -> None:
 @pytest.mark.holds("attest/verify", "signature")
 def test_records_of_another_gateway_are_not_taken_for_ours() -> None:
     found = fault(Chained("stranger", WRITER).calls(1))
-    assert found == f"{WRITER}/1: it is signed by a key that is not known here"
+    assert found == f"{WRITER}/1: it is signed by a key that is not known here: {gateway('stranger')[0].id}"
 
 
 @pytest.mark.holds("attest/verify", "signature")

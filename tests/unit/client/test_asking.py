@@ -28,11 +28,23 @@ def trust() -> Trust:
     return Trust()
 
 
+class Clock:
+    now = NOW
+
+    def __call__(self) -> int:
+        return self.now
+
+
 @pytest.fixture
-def asking(trust: Trust) -> Asking:
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def asking(trust: Trust, clock: Clock) -> Asking:
     key = SigningKey(trust.agent.public(), trust.agent.signer())
     presenter = ProofPresenter(key, [trust.chain("email:read")], gateway_id=GATEWAY, may_ask=True)
-    return Asking(presenter, URL, [Path("/nowhere")], 50, clock=lambda: NOW)
+    return Asking(presenter, URL, [Path("/nowhere")], 50, clock=clock)
 
 
 def request(params: dict[str, Any], method: str = "tools/call") -> tuple[str, dict[str, Any]]:
@@ -64,6 +76,14 @@ def test_the_same_call_has_the_same_ask_and_another_one_its_own(asking: Asking) 
     first = asking.ask_for(*request({"name": "send_email", "arguments": {"a": 1, "b": 2}}), refused())
     assert asking.ask_for(*request({"arguments": {"b": 2.0, "a": 1}, "name": "send_email"}), refused()) is first
     assert asking.ask_for(*request({"name": "send_email", "arguments": {"a": 1}}), refused()) != first
+
+
+def test_an_ask_is_used_again_though_its_end_is_past__the_person_may_have_kept_it_open(
+    asking: Asking, clock: Clock
+) -> None:
+    first = asked(asking.ask_for(*request({"name": "send_email"}), refused()))
+    clock.now = first.expires_at + 1
+    assert asking.ask_for(*request({"name": "send_email"}), refused()) is first
 
 
 @pytest.mark.parametrize("said", ["d" * 64, None, 7, "D" * 64, "d" * 63, ["d" * 64], "d" * 64 + "\n"])

@@ -43,6 +43,8 @@ def test_a_proxy_may_have_tls_of_its_own(name: str, monkeypatch: pytest.MonkeyPa
         "http://",
         "http://h:x/mcp",
         "http://h:99999/mcp",
+        "http://h:0/mcp",
+        "http://[/mcp",
         "http://[::1/mcp",
         "http://h/\n",
         "http://h/\udcff",  # a byte of the command line that is no UTF-8

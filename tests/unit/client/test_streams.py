@@ -486,3 +486,19 @@ def of_subscription(id: int | str) -> JSONRPCNotification:
     return JSONRPCNotification(
         jsonrpc="2.0", method="notifications/subscriptions/acknowledged", params={"_meta": meta, "notifications": {}}
     )
+
+
+@pytest.mark.holds("client/streams", "unwritable")
+@pytest.mark.parametrize("proves", [True, False])
+async def test_a_text_that_has_no_form_in_utf_8_ends_one_request_and_no_other(trust: Trust, proves: bool) -> None:
+    half = "\ud83d"
+    async with between(trust, proves=proves) as ends:
+        call: dict[str, Any] = {"name": "t", "arguments": {"text": half}}
+        await ends.host_sends(JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params=call))
+        refused = await ends.host_reads()
+        assert (refused.id, refused.error.code) == (1, -32602)
+        told = JSONRPCNotification(jsonrpc="2.0", method="notifications/progress", params={"message": half})
+        await ends.host_sends(told)
+        await ends.host_sends(JSONRPCResponse(jsonrpc="2.0", id=7, result={"content": {"text": half}}))
+        answer = await ends.gateway_reads()
+        assert (answer.id, answer.error.code) == (7, -32602)

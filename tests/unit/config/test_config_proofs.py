@@ -293,6 +293,7 @@ def test_a_registry_s_pins_are_no_roots_of_their_own__and_whoever_has_them_needs
         (REGISTRY + 'pins = ["agent.key.pub"]\n', "of kind agent"),
         (REGISTRY + 'pins = ["nobody.key.pub"]\n', r"registries\[0\].pins\[0\]"),
         (REGISTRY.replace("https", "http") + 'pins = ["owner.key.pub"]\n', r"registries\[0\].url"),
+        (REGISTRY.replace("https://registry.example", "http://[::1]") + 'pins = ["owner.key.pub"]\n', "in the clear"),
         (REGISTRY + 'pins = ["owner.key.pub"]\nca_file = "nothing.pem"\n', r"registries\[0\].ca_file"),
         (REGISTRY + 'pins = ["owner.key.pub"]\nca_file = "owner.key.pub"\n', "holds no certificate"),
         (REGISTRY, "pins"),

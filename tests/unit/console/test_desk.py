@@ -106,6 +106,18 @@ async def test_two_who_decide_at_once_sign_once(tmp_path: Path) -> None:
     assert place.events() == ["asked", "allowed"]
 
 
+async def test_an_ask_that_is_kept_open_is_still_known_to_its_agent_when_its_own_end_is_past(tmp_path: Path) -> None:
+    place, ask = Place(tmp_path), an_ask()
+    asked = place.take(ask)
+    place.desk.keep_open(asked)
+    place.now = ask.expires_at + 1
+    assert place.desk.take(ask) == (asked, False)
+    await place.desk.allow(asked, asked.nonce, ONCE)
+    assert place.desk.take(ask) == (asked, False)
+    with pytest.raises(DeskError, match="expired"):
+        place.take(an_ask())
+
+
 @pytest.mark.slow
 @pytest.mark.holds("console/desk", "unlocking")
 async def test_a_person_who_does_not_give_the_passphrase_signs_nothing__and_can_still_decide(tmp_path: Path) -> None:

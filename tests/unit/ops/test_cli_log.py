@@ -392,6 +392,17 @@ def test_what_was_pruned_is_gone_and_the_log_verifies(run: Run, folder: Folder) 
     assert again.code == 0
 
 
+def test_whose_key_is_missing_is_said_where_another_gateways_key_is_to_prune(run: Run, folder: Folder) -> None:
+    owner = json.loads((folder.path / "gateway.key.pub").read_bytes())["id"]
+    assert run("keys", "new", "other.key", "--kind", "gateway").code == 0
+    done = run("log", "prune", *STORE, "--before", "2027-06-01T00:00:00Z", "--key", "other.key")
+    what, remedy = done.err.splitlines()
+    assert done.code == 2
+    assert what.endswith(f"it is signed by a key that is not known here: {owner}")
+    assert "--key" in remedy
+    assert run(*WRITTEN).code == 0
+
+
 def test_that_what_was_pruned_is_still_on_the_disk_is_a_no(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.stores.audit_log.pruning.EMPTY_LOG_SECONDS", 0.05)
     with closing(sqlite3.connect("accredit.db", isolation_level=None)) as reader:

@@ -1,5 +1,6 @@
 """The sample of the page about Ratify that reads a parsed proof, as it stands there."""
 
+import importlib.util
 import re
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,15 @@ def test_the_sample_refuses_what_was_not_allowed(names: dict[str, Any]) -> None:
     bundle = proof(chain(1, ("email:send",)), session_context=CONTEXT)
     with pytest.raises(PermissionError, match="email:read"):
         names["principal_of"]("list_inbox", {"ratify_proof": bundle.to_dict()}, CONTEXT)
+
+
+def test_the_page_names_modules_that_are_there() -> None:
+    table = PAGE.partition("## Clause by clause")[2].partition("\n## ")[0]
+    cells = [line.rsplit("|", 2)[1] for line in table.splitlines() if line.startswith("|")]
+    named = {name for cell in cells for name in re.findall(r"`([\w.]+)`", cell)}
+    assert len(named) > 10
+    for name in named:
+        assert importlib.util.find_spec(name if name.startswith("accredit.") else f"accredit.ratify.{name}"), name
 
 
 def test_a_certificate_is_read_by_the_same_names() -> None:

@@ -88,7 +88,7 @@ async function start() {
   try {
     await signIn();
   } catch (error) {
-    return signedOut(`${error.message}.`);
+    if (!isSignedIn()) return signedOut(`${error.message}.`); // an old link takes nothing from a browser that is
   }
   if (!isSignedIn()) return signedOut("");
   await follow(onState, lost);

@@ -6,7 +6,7 @@ import { ends, make, moment, prose, rows, several } from "./dom.js";
 
 const ONE = /^\/people\/([0-9a-f]{32})$/;
 const STATES = { early: "not yet", ended: "ended", "taken back": "taken back" };
-const SOURCES = { log: "used at the gateway", journal: "signed at this desk", file: "a file in the desk's folder" };
+const SOURCES = { log: "the log of the gateway", journal: "signed at this desk", file: "a file in the desk's folder" };
 
 let place = null;
 let next = null;

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from accredit.errors import AccreditError, ProofRefused, RequestError
+from accredit.errors import AccreditError, AnswerError, ProofRefused, RequestError
 from accredit.gateway.admission.call_gate import CallGate
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.replies import refusal
@@ -29,5 +29,6 @@ async def refuse_request(
     status = status if known is None else known(status)
     if status in (401, 403) and not any(name == AUTHENTICATE for name, _ in headers):
         headers.append((AUTHENTICATE, authenticate(data or {}, gate.policy.verifier_id, gate.workspace)))
-    body = problem(status, told.code, told.message, data or told.data)
+    message = "Invalid upstream response" if isinstance(error, AnswerError) else told.message  # it was no JSON-RPC
+    body = problem(status, told.code, message, data or told.data)
     await exchange.reply(status, body, [(b"content-type", PROBLEM_TYPE), NO_STORE, *headers])

@@ -1,9 +1,8 @@
-"""Checks the entries in hosts' files: they are unchanged since installation, their gateways answer, and their keys and
-delegations are valid. Also yields the versions. I/O: files. Contacts the gateways in the user's own files, never those
+"""Checks the entries in hosts' files: they are unchanged since installation and start this accredit, their gateways
+answer, and their keys and delegations are valid. I/O: files. Contacts the gateways in the user's own files, never those
 in a project's file."""
 
 import os
-import platform
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,7 +11,6 @@ from typing import NamedTuple
 
 from accredit import __version__
 from accredit.base.clock import unix_seconds
-from accredit.base.version import version_text
 from accredit.config.listen import url_here
 from accredit.config.load import load
 from accredit.config.servers import endpoints
@@ -166,11 +164,6 @@ def _find_configuration(at: Surroundings, url: str) -> Path | None:
         if url == here or url.startswith(f"{here.rstrip('/')}/"):
             return file
     return None
-
-
-def look_at_versions(at: Surroundings) -> Iterator[Result]:
-    """Yield the versions."""
-    yield good("versions", f"accredit {version_text()}, Python {platform.python_version()}, {sys.executable}")
 
 
 def other_version(program: str) -> str | None:

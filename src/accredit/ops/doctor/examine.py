@@ -4,11 +4,14 @@ If a look fails, or takes longer than `DOCTOR_SECONDS`, that is a finding. The l
 """
 
 import os
+import platform
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import get_args
 
+from accredit.base.version import version_text
 from accredit.errors import ConfigurationError
 from accredit.limits import DOCTOR_SECONDS, MAX_FINDING_CHARS
 from accredit.ops.doctor.desks import look_at_desk
@@ -20,10 +23,11 @@ from accredit.ops.doctor.engine import (
     Unknown,
     bad,
     explain_failure,
+    good,
     print_results,
     run_looks,
 )
-from accredit.ops.doctor.entries import look_at_entries, look_at_versions
+from accredit.ops.doctor.entries import look_at_entries
 from accredit.ops.doctor.gateways import look_at_gateways
 from accredit.ops.doctor.keys import look_at_keys
 from accredit.ops.doctor.logins import look_at_logins
@@ -36,6 +40,10 @@ MAX_FINDINGS = 500
 """The most findings that `accredit doctor` prints: a host's file may have any number of entries."""
 
 
+def _look_at_versions(_: Surroundings) -> Iterable[Result]:
+    return [good("versions", f"accredit {version_text()}, Python {platform.python_version()}, {sys.executable}")]
+
+
 _Look = Callable[[Surroundings], Iterable[Result]]
 LOOKS: Mapping[Subject, _Look] = {
     "keys": look_at_keys,
@@ -45,7 +53,7 @@ LOOKS: Mapping[Subject, _Look] = {
     "gateway": look_at_gateways,
     "desk": look_at_desk,
     "hosts": look_at_entries,
-    "versions": look_at_versions,
+    "versions": _look_at_versions,
 }
 _SUBJECTS = get_args(Subject)
 

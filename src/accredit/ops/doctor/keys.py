@@ -99,7 +99,7 @@ def look_at_grant(at: Surroundings, key: Path, grant: Path) -> Iterator[Result]:
     command = grant_command(file, at.person_key, key, grant, observes=observes)
     command = command if command.isascii() and command.isprintable() else ""
     try:
-        fault = fault_of_grant(grant, load_public_key(public_path(key)), at.roots, unix_seconds())
+        fault = fault_of_grant(grant, load_public_key(public_path(key)), at.roots, unix_seconds(), at.revoked)
     except ConfigurationError as error:
         if not public_path(key).is_file():
             return  # which the look at the key says

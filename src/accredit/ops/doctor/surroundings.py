@@ -16,10 +16,11 @@ from accredit.config.load import DEFAULT_FILE, Loaded, load
 from accredit.config.named_files import named_files
 from accredit.console.settings import find_key, read_settings
 from accredit.errors import ConfigurationError
-from accredit.keys import load_root
+from accredit.keys import load_root, read_key
 from accredit.keys.own_files import known_files
 from accredit.keys.places import config_folder
 from accredit.ratify import HybridPublicKey
+from accredit.setup.own_grant import taken_back
 from accredit.setup.own_keys import OWNER_KEY
 
 
@@ -28,6 +29,8 @@ class Surroundings(NamedTuple):
 
     `file` is the configuration's file, if one was found. `loaded` is its content, or `problem` says why it could not be
     read. `is_own` says whether it is the person's own. `known` are all configurations that `accredit up` knows.
+    `revoked` are the ids of the certificates that the person has taken back, as files of this machine say. They are
+    read before there are threads: msgspec crashes if two of them decode the first object of one type.
     """
 
     environ: Mapping[str, str]
@@ -38,6 +41,7 @@ class Surroundings(NamedTuple):
     problem: ConfigurationError | None
     is_own: bool
     known: tuple[Path, ...]
+    revoked: frozenset[str] = frozenset()
 
     @property
     def person_key(self) -> Path:
@@ -81,7 +85,16 @@ def surroundings(config: Path | None, environ: Mapping[str, str]) -> Surrounding
         except ConfigurationError as error:
             problem = error
     is_own = named is not None or (found is not None and Path(os.path.realpath(found)) in known)
-    return Surroundings(environ, here, config_folder(environ), found, loaded, problem, is_own, known)
+    revoked = _find_revoked({*known, *([found] if is_own and found is not None else [])}, environ)
+    return Surroundings(environ, here, config_folder(environ), found, loaded, problem, is_own, known, revoked)
+
+
+def _find_revoked(files: set[Path], environ: Mapping[str, str]) -> frozenset[str]:
+    try:
+        person = read_key(find_key(read_settings(environ))).public()
+    except ConfigurationError:
+        return frozenset()  # which the look at the keys says
+    return taken_back(person, files, environ)
 
 
 def _run_by_up(known: Sequence[Path]) -> Path | None:

@@ -39,6 +39,7 @@ Row = Sequence[Any]
 
 UNDEFINED_TABLE = "42P01"
 INSUFFICIENT_PRIVILEGE = "42501"
+LOCK_NOT_AVAILABLE = "55P03"
 
 
 class DatabaseFailed(StoreUnavailable):
@@ -172,6 +173,11 @@ def _password(database: DatabaseAddress) -> str | None:
         raise DatabaseFailed(f"{database.password_file}: the database's password can't be read from it") from None
 
 
+_NOT_IDLE = "cannot switch to state"
+"""How asyncpg's error begins for a statement on a connection that is not lost yet, but on which the server has said
+that it ends: nothing was asked then, so asyncpg does not understand that message, and drops it."""
+
+
 @contextlib.contextmanager
 def _as_database_errors(name: str) -> Generator[None]:
     try:
@@ -184,4 +190,6 @@ def _as_database_errors(name: str) -> Generator[None]:
             text = f"{sqlstate} {getattr(error, 'message', None) or type(error).__name__}"
         else:
             text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            if text.startswith(_NOT_IDLE):
+                text = "the server has ended this connection"
         raise DatabaseFailed(f"{name}: {excerpt(text)}", sqlstate) from None

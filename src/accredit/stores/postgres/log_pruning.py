@@ -34,7 +34,7 @@ from accredit.stores.audit_log.pruning import (
     damaged_chain,
 )
 from accredit.stores.postgres.address import DatabaseAddress
-from accredit.stores.postgres.driver import Connection, DatabaseFailed, Row
+from accredit.stores.postgres.driver import LOCK_NOT_AVAILABLE, Connection, DatabaseFailed, Row
 from accredit.stores.postgres.log_reader import DAYS, DIGESTS, LOG_ROW_BYTES, NOTE, RECORD
 from accredit.stores.postgres.log_tables import payloads_of, read_stored
 from accredit.stores.postgres.snapshot import Blocking
@@ -43,8 +43,6 @@ LOG_LOCK_SECONDS = 0.2
 """How long gateways wait at most for one of the log's tables to be dropped, which in turn has to wait for the log's
 readers."""
 
-
-_LOCK_NOT_AVAILABLE = "55P03"
 
 _MAY = "SELECT has_table_privilege('log_entries', 'DELETE')"
 _LOCK = "SELECT pg_try_advisory_lock(hashtext('accredit log prune'))"
@@ -129,7 +127,7 @@ async def _begin(connection: Connection) -> list[_Writer]:
     try:
         await connection.fetch("SELECT log_make_days()")  # notes are entries of today
     except DatabaseFailed as error:
-        if error.sqlstate != _LOCK_NOT_AVAILABLE:
+        if error.sqlstate != LOCK_NOT_AVAILABLE:
             raise
         what = "somebody holds the lock under which the log's days are made (in pg_locks, an advisory one)"
         raise StoreUnavailable(f"{connection.name}: {what}: nothing was pruned") from None
@@ -156,7 +154,7 @@ def _clear_day(link: Blocking, day: datetime.date, deadline: float) -> bool:
                 await connection.fetch(f"SET LOCAL lock_timeout = '{int(LOG_LOCK_SECONDS * 1000)}ms'")
                 ((is_cleared,),) = await connection.fetch("SELECT log_clear_day($1)", day)
         except DatabaseFailed as error:
-            if error.sqlstate != _LOCK_NOT_AVAILABLE:
+            if error.sqlstate != LOCK_NOT_AVAILABLE:
                 raise
             return None  # somebody reads the log
         return is_cleared

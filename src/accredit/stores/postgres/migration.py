@@ -1,10 +1,11 @@
 """Creates a database's tables and roles, and reads its version. Blocking, except for coroutines.
 
-- [transaction] The steps of the schema run in one transaction. A migration waits until any concurrent one is finished,
-  including its roles and rights.
+- [transaction] The steps of the schema run in one transaction, which also gives the roles their rights. So there are
+  never tables that gateways may not use. A migration waits until any concurrent one is finished, however long that
+  takes. For a table's lock it waits as briefly as any statement: gateways queue behind it.
 - [newer-version] A database of a newer version is left as it is.
-- [roles] Roles are created only if this user has the right to. Otherwise the statements for them are returned, for an
-  administrator.
+- [roles] Roles are created only if this user has the right to, and get their rights only from the owner of all tables.
+  Otherwise the statements for them are returned, for an administrator.
 """
 
 import secrets
@@ -14,7 +15,7 @@ from accredit.stores.minted import KEY_BYTES
 from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import INSUFFICIENT_PRIVILEGE, Connection, DatabaseFailed
 from accredit.stores.postgres.forgetting import CLOCK
-from accredit.stores.postgres.schema import ADMIN, GATEWAY, GRANTS, MAKE_ROLES, OLDEST, REVOKES, SCHEMA, VERSION
+from accredit.stores.postgres.schema import ADMIN, GATEWAY, IS_OWNER, MAKE_ROLES, OLDEST, RIGHTS, SCHEMA, VERSION
 from accredit.stores.postgres.session import check_schema, run_once, schema_version
 from accredit.stores.rules import SchemaState
 
@@ -23,8 +24,8 @@ RESTORED_SECONDS = 300
 this time, such proofs are no longer fresh (`CHALLENGE_WINDOW_SECONDS`)."""
 
 
-_LOCK = "SELECT pg_advisory_lock(hashtext('accredit store migrate'))"
-"""SQL: take the lock of migrations, which is held until the connection ends."""
+_LOCK = ("SET lock_timeout = 0", "SELECT pg_advisory_lock(hashtext('accredit store migrate'))", "RESET lock_timeout")
+"""SQL: wait for the lock of migrations and take it. It is held until the connection ends."""
 _ROLES = "SELECT rolname FROM pg_roles WHERE rolname = ANY($1::text[])"
 _NOT_BEFORE = f"""
 INSERT INTO store_state VALUES ('not_before', {CLOCK} + $1)
@@ -57,9 +58,13 @@ def hold_after_restore(database: DatabaseAddress) -> int:
 
 
 async def _migrate(connection: Connection) -> Migrated:
-    await connection.fetch(_LOCK)
+    for statement in _LOCK:
+        await connection.fetch(statement)
+    before = await _version(connection)
+    if before is not None and before > VERSION:
+        return Migrated(before, VERSION, ())
+    left_over = await _make_roles(connection)
     async with connection.transaction():
-        before = await _version(connection)
         for statement in (statement for step in SCHEMA[before or 0 :] for statement in step):
             await connection.fetch(statement)
         if before is None:
@@ -67,9 +72,12 @@ async def _migrate(connection: Connection) -> Migrated:
             await connection.fetch("INSERT INTO challenge_key VALUES (1, $1)", secrets.token_bytes(KEY_BYTES))
         elif before < VERSION:
             await connection.fetch("UPDATE accredit_schema SET version = $1", VERSION)
-    if before is not None and before > VERSION:
-        return Migrated(before, VERSION, ())
-    left_over = await _give_rights(connection)
+        ((is_owner,),) = await connection.fetch(IS_OWNER)
+        if left_over or not is_owner:
+            left_over = (*left_over, *RIGHTS)
+        else:
+            for statement in RIGHTS:
+                await connection.fetch(statement)
     await _may(connection, "SELECT log_make_days()")
     return Migrated(before, VERSION, left_over)
 
@@ -79,26 +87,11 @@ async def _version(connection: Connection) -> int | None:
     return await schema_version(connection) if table is not None else None
 
 
-async def _give_rights(connection: Connection) -> tuple[str, ...]:
-    """Create the roles and grant their rights. Return the statements that this user has no right to run."""
+async def _make_roles(connection: Connection) -> tuple[str, ...]:
+    """Create the roles that are missing. Return the statements that this user has no right to run."""
     there = {row[0] for row in await connection.fetch(_ROLES, [GATEWAY, ADMIN])}
-    left_over = [
-        statement
-        for role, statement in MAKE_ROLES.items()
-        if role not in there and not await _may(connection, statement)
-    ]
-    rights = (*REVOKES, *GRANTS)
-    if left_over:
-        return (*left_over, *rights)
-    try:
-        async with connection.transaction():  # running gateways are never without rights
-            for statement in rights:
-                await connection.fetch(statement)
-    except DatabaseFailed as error:
-        if error.sqlstate != INSUFFICIENT_PRIVILEGE:
-            raise
-        return tuple([statement for statement in rights if not await _may(connection, statement)])
-    return ()
+    missing = [statement for role, statement in MAKE_ROLES.items() if role not in there]
+    return tuple([statement for statement in missing if not await _may(connection, statement)])
 
 
 async def _may(connection: Connection, statement: str) -> bool:

@@ -263,9 +263,6 @@ def behind(version: int | None) -> str | None:
 
 MAKE_ROLES = {role: f"CREATE ROLE {role} NOLOGIN" for role in (GATEWAY, ADMIN)}
 
-REVOKES = (
-    f"REVOKE INSERT, UPDATE ON {_OWNED}, {', '.join(KEPT)} FROM {GATEWAY}",  # an earlier version granted more
-)
 GRANTS = (
     f"GRANT SELECT, DELETE ON {_FORGETFUL}, door, log_open TO {GATEWAY}",
     f"GRANT SELECT ON {_KNOWN}, forgotten, log_sinks, log_writers, {', '.join(KEPT)} TO {GATEWAY}",
@@ -278,3 +275,15 @@ GRANTS = (
     f"GRANT ALL ON {_OWNED}, {_KNOWN}, {', '.join(KEPT)} TO {ADMIN}",
     f"GRANT ALL ON SEQUENCE log_entry TO {ADMIN}",
 )
+RIGHTS = (
+    f"REVOKE INSERT, UPDATE ON {_OWNED}, {', '.join(KEPT)} FROM {GATEWAY}",  # an earlier version granted more
+    *GRANTS,
+)
+_TABLES = f"{_OWNED}, {_KNOWN}, {', '.join(KEPT)}, log_entry"
+IS_OWNER = f"""
+SELECT bool_and(pg_has_role(owner, 'USAGE')) FROM (
+  SELECT relowner FROM pg_class WHERE oid = ANY ('{{{_TABLES}}}'::regclass[])
+  UNION SELECT proowner FROM pg_proc WHERE oid IN ('log_make_days()'::regprocedure, 'log_clear_day(date)'::regprocedure)
+) AS made (owner)"""  # noqa: S608 - of constants
+"""SQL: whether this user owns all that `RIGHTS` are about. Whoever has rights, but may not pass them on, gets a warning
+from the server for these, and no error."""

@@ -52,7 +52,7 @@ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
 
 
 class SchemaUnknown(StoreUnavailable):
-    """The database has no tables of accredit, or those of a version that this one can't use."""
+    """The database has no tables of accredit, or those of a version that this one can't use, or of two restores."""
 
 
 class ClocksDiffer(StoreUnavailable):
@@ -166,14 +166,20 @@ def run_once(database: DatabaseAddress, main: Callable[[Connection], Coroutine[A
 
 
 async def schema_version(connection: Connection) -> int | None:
-    """Return the version of the existing tables, or None."""
+    """Return the version of the existing tables, or None. Raises `SchemaUnknown` if there is more than one, or none."""
     try:
         rows = await connection.fetch("SELECT version FROM accredit_schema")
     except DatabaseFailed as error:
         if error.sqlstate == UNDEFINED_TABLE:
             return None
         raise
-    return rows[0][0] if len(rows) == 1 else None
+    if len(rows) != 1:
+        raise SchemaUnknown(
+            f"{connection.name}: accredit_schema has {len(rows)} rows instead of one, as after a restore into a"
+            " database that was not empty"
+        )
+    version: int = rows[0][0]
+    return version
 
 
 def _check_clock(database: DatabaseAddress, off: float) -> None:

@@ -6,11 +6,12 @@ Each time the file is opened, in this order:
   a pipe would wait for its other end.
 - [journal] The journal is WAL, so that readers and writers do not wait for each other, with the requested level of
   synchronization.
-- [schema] A schema of an older version is upgraded; one of a newer version is refused.
+- [schema] A schema of an older version is upgraded, unless the file is only read; one of a newer version is refused.
 
 While it is used, the open file is compared once a second with the file that now has its name, and again whenever it is
 reopened. If the name now belongs to another file, or to none, the store fails. Another file does not know the spent
-challenges, so they would be valid again. Not checked: who else can read an existing file.
+challenges, so they would be valid again. If a newer version has upgraded the file meanwhile, the store fails as well
+([schema]). Not checked: who else can read an existing file.
 
 `Tables` are the jobs on spent challenges and uses. Once a second, a bounded number of expired rows is deleted and the
 tables' rows are counted. Between two counts, this process knows only of the rows that it has added itself. So a table's
@@ -200,7 +201,8 @@ def _begin_anew(connection: sqlite3.Connection, series: Series) -> int:
 STORE_RETRY_SECONDS = 0.0005
 """The interval between attempts to take a lock that another process holds."""
 STORE_FILE_CHECK_SECONDS = 1.0
-"""The interval between checks whether the open file of a store is still the one that has its name."""
+"""The interval between checks whether the open file of a store is still the one that has its name, and of no newer
+version."""
 
 
 T = TypeVar("T")
@@ -224,8 +226,9 @@ class DatabaseLocked(StoreUnavailable):
 class Database:
     """A connection to the file, opened when it is needed."""
 
-    def __init__(self, path: Path, synchronous: Synchronous = "NORMAL") -> None:
+    def __init__(self, path: Path, synchronous: Synchronous = "NORMAL", *, upgrades: bool = True) -> None:
         self._path = path.absolute()
+        self._upgrades = upgrades
         self._synchronous: Synchronous = synchronous
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
@@ -234,7 +237,7 @@ class Database:
     def another(self) -> "Database":
         """Return another connection to this same file, for another thread. It never creates a file, and fails if the
         name now belongs to another one."""
-        other = Database(self._path, self._synchronous)
+        other = Database(self._path, self._synchronous, upgrades=self._upgrades)
         other._identity = self._identity
         return other
 
@@ -302,7 +305,7 @@ class Database:
         now = time.monotonic()
         if self._connection is not None and now - self._checked_at >= STORE_FILE_CHECK_SECONDS:
             self._checked_at = now
-            if _identity(self._path) != self._identity:
+            if _identity(self._path) != self._identity or _version(self._connection) > len(SCHEMA):
                 self.close()
         if self._connection is None:
             self._connection = self._open()
@@ -333,7 +336,7 @@ class Database:
         if mode != "wal":
             raise StoreUnavailable(f"{self._path} lies where SQLite can't share a file between processes")
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-        if _version(connection) < len(SCHEMA):
+        if self._upgrades and _version(connection) < len(SCHEMA):
             connection.execute("BEGIN IMMEDIATE")
             for step in SCHEMA[_version(connection) :]:  # read again: another process may have upgraded it meanwhile
                 for statement in step:

@@ -1,5 +1,8 @@
 """Signed revocation lists in an SQLite file, in wire form: one per issuer, and those that the file's gateways have had
-in force. Blocking I/O; nothing is verified."""
+in force. Blocking I/O; nothing is verified.
+
+To read lists upgrades no file: a gateway of an older version may run on it. A file that is older than a table has none
+of its lists."""
 
 # ruff: noqa: S608 - statements are made of constants
 
@@ -7,6 +10,7 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any, Literal
 
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.stores.rules import FoundList, ListChange
@@ -15,6 +19,8 @@ from accredit.stores.sqlite.untouched import reading_only
 
 # SQLite keeps any type in any column. One byte more than may be decoded is read, so that a longer list is too long.
 _LIST = f"coalesce(substr(CAST(list AS BLOB), 1, {MAX_STATEMENT_BYTES + 1}), x'')"
+_SINCE = {"revocations": 1, "known_lists": 10}
+"""The versions of a file's schema that brought these tables."""
 
 
 def list_versions(path: Path) -> list[tuple[str, int]]:
@@ -28,9 +34,9 @@ def read_lists(path: Path) -> list[FoundList]:
 
 
 def read_untouched_lists(path: Path) -> list[FoundList]:
-    """Return all lists of a file, which is left as it is; none if it has no tables yet. Raises `StoreUnavailable`."""
+    """Return all lists of a file, which is left as it is. Raises `StoreUnavailable`."""
     with reading_only(path) as connection:
-        return _lists(connection) if connection.execute("PRAGMA user_version").fetchone() != (0,) else []
+        return _lists(connection)
 
 
 def change_list(path: Path, issuer_id: str, change: Callable[[bytes | None], bytes]) -> ListChange:
@@ -59,7 +65,7 @@ def known_lists(path: Path, issuers: Collection[str]) -> list[FoundList]:
     `StoreUnavailable`."""
 
     def job(connection: sqlite3.Connection) -> list[FoundList]:
-        rows = connection.execute(f"SELECT {_LIST}, issuer_id FROM known_lists ORDER BY issuer_id")
+        rows = _rows(connection, "known_lists", f"{_LIST}, issuer_id")
         return [FoundList(data, issuer_id) for data, issuer_id in rows if issuer_id in issuers]
 
     return _once(path, job, writes=False)
@@ -79,14 +85,20 @@ def remember_list(path: Path, issuer_id: str, text: bytes, replaces: Callable[[b
 
 
 def _once(path: Path, job: Job[T], *, writes: bool) -> T:
-    with contextlib.closing(Database(path, "FULL")) as database:
+    with contextlib.closing(Database(path, "FULL", upgrades=writes)) as database:
         return database.transact_waiting(job, writes=writes)
 
 
 def _versions(connection: sqlite3.Connection) -> list[tuple[str, int]]:
-    return connection.execute("SELECT issuer_id, version FROM revocations ORDER BY issuer_id").fetchall()
+    return _rows(connection, "revocations", "issuer_id, version")
 
 
 def _lists(connection: sqlite3.Connection) -> list[FoundList]:
-    rows = connection.execute(f"SELECT {_LIST}, issuer_id FROM revocations ORDER BY issuer_id")
-    return [FoundList(*row) for row in rows]
+    return [FoundList(*row) for row in _rows(connection, "revocations", f"{_LIST}, issuer_id")]
+
+
+def _rows(connection: sqlite3.Connection, table: Literal["revocations", "known_lists"], columns: str) -> list[Any]:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version < _SINCE[table]:
+        return []
+    return connection.execute(f"SELECT {columns} FROM {table} ORDER BY issuer_id").fetchall()

@@ -33,6 +33,14 @@ def test_a_session_hears_of_its_own_tasks_alone() -> None:
     assert not heard(held, "b", "1")
 
 
+def test_a_session_s_streams_at_another_gateway_hear_of_a_task_once_it_has_asked_there() -> None:
+    first, other = known(), known()
+    named(first, "a", "1")
+    assert not heard(other, "a", "1")
+    named(other, "a", "1")
+    assert heard(other, "a", "1")
+
+
 def test_long_ids_take_no_more_memory_than_short_ones() -> None:
     held = known()
     named(held, "a", "x" * MAX_TASK_ID_CHARS)

@@ -49,6 +49,21 @@ async def test_a_statement_whose_caller_gives_up_is_not_cancelled__its_connectio
     server.run(f"SELECT pg_terminate_backend({pid})")
 
 
+async def test_that_the_server_has_ended_a_connection_between_two_statements_is_said_plainly(
+    database: PostgresDatabase, server: Cluster
+) -> None:
+    connection = await opened(database)
+    ((pid,),) = await connection.fetch("SELECT pg_backend_pid()")
+    await connection.fetch("SELECT 1")
+    server.run(f"SELECT pg_terminate_backend({pid})")  # here, so that nothing of it is read before the next statement
+    while server.run(f"SELECT pid FROM pg_stat_activity WHERE pid = {pid}"):
+        pass
+    with pytest.raises(DatabaseFailed) as failed:
+        await connection.fetch("SELECT 1")
+    assert "another operation" not in str(failed.value)
+    assert connection.lost
+
+
 @pytest.mark.holds("stores/postgres/driver", "secrecy")
 async def test_no_failure_says_what_was_asked_with__nor_a_password(
     database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch

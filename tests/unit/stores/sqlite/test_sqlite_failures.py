@@ -163,6 +163,17 @@ async def test_a_file_of_a_newer_version_is_refused(file: Path, opening: Opening
         await refuses_all(store, "newer accredit")
 
 
+@pytest.mark.holds("stores/sqlite/database", "schema")
+@pytest.mark.usefixtures("watchful")
+async def test_a_file_that_a_newer_version_upgrades_while_it_is_used_is_refused(file: Path, opening: Opening) -> None:
+    async with opening as store:
+        assert await spend(store, 1) is FIRST
+        assert await store.look(challenge(1), request(0), issued=False, now=NOW) is SPENT
+        with closing(sqlite3.connect(file)) as other:
+            other.execute("PRAGMA user_version = 99")
+        await refuses_all(store, "newer accredit")
+
+
 async def test_a_place_where_no_file_can_be(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nowhere" / "store.db", Path("/proc/store.db")):
         store = SqliteStore(path)

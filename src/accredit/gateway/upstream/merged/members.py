@@ -16,13 +16,14 @@ A client has one session with all servers together. If one server has lost its p
 So the gateway does, where it can:
 
 - [history] For a session that began in this process, the client's `initialize`, its log level and its subscriptions are
-  remembered, until the client ends the session. The number of such sessions is bounded, and each takes few bytes. A
-  command's session needs none of this, as it lives as long as its child. Where nothing is remembered, the server's 404
-  is forwarded, and the client starts anew.
+  remembered, within bounds, until the client ends it. A command's session needs none of this: it lives as long as its
+  child. Where nothing is remembered, the server's 404 is forwarded, and the client starts anew.
 - [renewal] The new session gets the client's own `initialize`, in the revision of the lost one, and the same messages:
   initialized, the log level, the subscriptions. Pinned definitions are compared as at any start.
 - [once] A restarted session is restarted again only if its server has answered in it. So a server that knows none of
   its own sessions costs one `initialize`, and not one for each call.
+- [ended-elsewhere] Where other processes have the same sessions, one is restarted only if another server still knows
+  it: its client may have ended it at another process.
 - [failed-call] The call that finds its session lost fails, and so does each call in progress: none is sent again.
   Lists, `ping` and the log level are sent once more. The standing stream continues, with the notice that lists have
   changed.
@@ -131,6 +132,7 @@ class MemberAccess:
         self.histories = before.histories if before is not None else SessionHistories()
         self.max_event_bytes = settings.max_event_bytes
         self.ring = merged_ring(settings.rounds.ring)
+        self._is_alone = not settings.rounds.shared and settings.workers == 1
         self._enforces = settings.enforce
         self._counters = counters
         self._added = frozenset(name.lower().encode() for name in settings.forward_headers)
@@ -245,7 +247,7 @@ class MemberAccess:
                 return False
             try:
                 async with asyncio.timeout(RENEW_SECONDS):
-                    begun = await self._begin_anew(reply, name, history, session)
+                    begun = await self._goes_on(reply, name) and await self._begin_anew(reply, name, history, session)
             except TimeoutError:
                 self.late(name, "no new session in time")
                 begun = False
@@ -284,6 +286,18 @@ class MemberAccess:
     def _history(self, own: bytes, name: str) -> SessionHistory | None:
         """Return the history from which a new session at a server can be started, or None ([history])."""
         return self.histories.of(own) if self.members[name].has_sessions else None
+
+    async def _goes_on(self, reply: Reply, name: str) -> bool:
+        """Return whether a session that `name` has lost is still the client's ([ended-elsewhere])."""
+        if self._is_alone:
+            return True
+        others = [each for each, session in self.sessions_of(reply).items() if session.id and each != name]
+        replies, ping = {each: self.capture(reply, each) for each in others}, _request("ping", {})
+        for each in replies.values():
+            each.head = each.head.without((LAST_EVENT_HEADER,))
+            each.head.method = "POST"
+        await self.ask(replies, ping)
+        return any(each.response(ping.id) is not None and not _is_lost(each, ping.id) for each in replies.values())
 
     async def _begin_anew(self, reply: Reply, name: str, history: SessionHistory, lost: MemberSession) -> bool:
         member = self.members[name]
