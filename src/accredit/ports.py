@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from msgspec import Struct
 
 from accredit.attest import CallDecision, Outcome
+from accredit.base.values import decodable
 from accredit.limits import USE_MARKS
 from accredit.ratify.challenges import IssuedChallenge
 from accredit.tokens.access import AccessToken, SubjectToken
@@ -156,6 +157,7 @@ class TaskStore(Protocol):
         ...
 
 
+@decodable
 class Grant(Struct, frozen=True):
     """What one person lets one OAuth client do at one endpoint (`resource`, its URL), by an agent of the gateway's.
 

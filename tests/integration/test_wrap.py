@@ -189,12 +189,13 @@ def test_a_host_that_sends_bad_lines_without_end_fills_no_disk_by_our_log(tmp_pa
                 wrap.write(b"no")
             assert [wrap.message()["error"]["code"] for _ in range(number)] == [-32700] * number
 
+        def left_out() -> int:
+            return sum(map(int, re.findall(r"left_out\W+(\d+)", wrap.stderr)))
+
         tell(500)
-        while "left_out" not in wrap.stderr:  # which the next line says
+        while wrap.stderr.count("request_refused") + left_out() < 500:  # the next line says what was left out before it
             tell(1)
-        told, after = wrap.stderr.count("request_refused"), re.findall(r"left_out\W+(\d+)", wrap.stderr)
-        assert told < 500
-        assert told + sum(map(int, after)) >= 500
+        assert left_out()
 
 
 def test_a_line_of_the_host_over_the_bound_is_refused(tmp_path: Path) -> None:
@@ -329,6 +330,30 @@ def test_when_the_child_ends_open_requests_get_an_error_and_the_exit_code_is_1(
         assert {error["error"]["message"] for error in errors} == {"Upstream unavailable"}
         assert wrap.line() == b""
         assert wrap.wait() == 1
+
+
+@pytest.mark.holds("gateway/front/wrap", "end")
+def test_a_child_that_ends_between_calls_leaves_a_word_why__else_nobody_learns_what_the_exit_code_means(
+    tmp_path: Path,
+) -> None:
+    child = (python(), "-c", "raise SystemExit(7)")
+    with wrapped(tmp_path, child=child) as wrap:
+        assert wrap.line() == b""
+        assert wrap.wait() == 1
+    last = json.loads(wrap.stderr.splitlines()[-1])
+    assert (last["level"], last["event"]) == ("error", "upstream_failed")
+    assert last["detail"] == "the upstream ended with code 7"
+
+
+@pytest.mark.parametrize("words", [["http://127.0.0.1:9/mcp"], ["--", "https://mcp.example/mcp"]])
+def test_a_url_is_no_command__and_the_refusal_says_what_stands_before_one(words: list[str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*command(), "wrap", *words], input=b"", capture_output=True, check=False, cwd=tmp_path, env=environment(),
+        timeout=PATIENCE,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"stands around a stdio server" in done.stderr
+    assert b"`accredit serve`" in done.stderr
 
 
 def test_when_the_host_closes_its_side_what_is_open_is_finished_first(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from accredit.a2a import shapes
 from accredit.a2a.shapes import METHODS
+from accredit.base.values import decodable
 from accredit.errors import AnswerError, FrameError, MessageId
 from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.text import check_amount, check_text
@@ -33,6 +34,7 @@ from accredit.refusals import is_own_code
 _Shape = TypeVar("_Shape")
 
 
+@decodable
 class _Frame(Struct, frozen=True, forbid_unknown_fields=True):
     jsonrpc: str
     id: int | str | None = None
@@ -40,6 +42,7 @@ class _Frame(Struct, frozen=True, forbid_unknown_fields=True):
     error: Raw = shapes.ABSENT
 
 
+@decodable
 class _Error(Struct, frozen=True, omit_defaults=True):
     code: int
     message: str

@@ -17,6 +17,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from accredit.base.values import decodable
 from accredit.limits import MAX_AGENT_ID_CHARS
 
 MAX_AGENT_ITEMS = 10_000
@@ -347,6 +348,7 @@ class Interface(AgentObject, frozen=True, kw_only=True):
     protocol_version: str
 
 
+@decodable
 class Card(AgentObject, frozen=True, kw_only=True):
     """`AgentCard`, without its signatures: they sign what the agent itself has written."""
 
@@ -397,3 +399,8 @@ METHODS = {
     "GetExtendedAgentCard": Method(Params, Card),
 }
 """The methods, by name (specification section 9.4)."""
+
+for _method in METHODS.values():
+    decodable(_method.params)
+    if _method.result is not None:
+        decodable(_method.result)

@@ -22,6 +22,7 @@ from typing import Self
 import msgspec
 from msgspec import Struct
 
+from accredit.base.values import decodable
 from accredit.errors import ConfigurationError
 
 MAX_PID_FILE_BYTES = 16_384
@@ -38,6 +39,7 @@ _SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """Flags with which no link is followed, and opening never blocks."""
 
 
+@decodable
 class Reloads(Struct, frozen=True):
     """A gateway's reloads: how many have `begun`, how many are `done`, and what the last one changed, or why it was
     refused."""

@@ -25,6 +25,7 @@ from msgspec import Struct
 from accredit.app.configured import ConfigurationChange
 from accredit.app.reloading import RELOAD_CHECK_SECONDS, RELOAD_PREPARE_SECONDS, ReloadMessage, read_order, words_for
 from accredit.base.log_events import log_event
+from accredit.base.values import decodable
 from accredit.errors import ConfigurationError
 from accredit.keys import memory_file
 from accredit.limits import MAX_RELOAD_TEXT
@@ -39,6 +40,7 @@ _LATE = "a worker did not make the new configuration ready in time"
 _REMEDY = "see the log for what it waits for, and reload again"
 
 
+@decodable
 class _Checked(Struct, frozen=True):
     """What the checking child reports: a change, or a problem."""
 

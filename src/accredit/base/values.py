@@ -1,6 +1,17 @@
 """Reads values of decoded JSON whose types somebody else has chosen. No I/O."""
 
-from typing import Any, cast
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+_T = TypeVar("_T")
+
+
+def decodable(kind: type[_T]) -> type[_T]:
+    """Decorate a type that msgspec decodes or converts to. What it needs for that is made here, while one thread
+    imports the type. At its first use instead, a second thread that uses it crashes the process (msgspec 0.22)."""
+    msgspec.json.Decoder(kind)
+    return kind
 
 
 def members_of(value: object) -> dict[str, Any]:

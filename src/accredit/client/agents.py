@@ -30,7 +30,7 @@ from accredit.a2a.call import call_of
 from accredit.a2a.requests import read_request
 from accredit.base.caching import RecentlyUsed
 from accredit.base.steps import at_one_go
-from accredit.base.values import items_of, members_of, text_of
+from accredit.base.values import decodable, items_of, members_of, text_of
 from accredit.client.asking import asking_at_desk
 from accredit.client.http_apis import challenge_in, check_verifier, put_proof, sign_again
 from accredit.client.presenter import MAX_PROOFS_OF_REQUEST, Challenge, ProofPresenter, RequestProofs
@@ -173,6 +173,7 @@ class _Error(msgspec.Struct):
     message: str = ""
 
 
+@decodable
 class _Refusal(msgspec.Struct):
     error: _Error
 

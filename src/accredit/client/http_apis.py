@@ -33,6 +33,7 @@ import msgspec
 from accredit.attest.canonical import WORKSPACES
 from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt
+from accredit.base.values import decodable
 from accredit.client.asking import asking_at_desk
 from accredit.client.presenter import Challenge, ProofPresenter, RequestProofs
 from accredit.consent.asks import AskedGateway
@@ -62,6 +63,7 @@ class _Known(NamedTuple):
     route: str = ""
 
 
+@decodable
 class _Problem(msgspec.Struct):
     code: int
     detail: str

@@ -40,6 +40,7 @@ from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
 from accredit.base.text import date_time, one_line
+from accredit.base.values import decodable
 from accredit.client.pins import GatewayPin
 from accredit.consent.answers import certain_refusal
 from accredit.consent.asks import Ask
@@ -118,6 +119,7 @@ class Challenge(Struct, frozen=True):
     verifier_id: str
 
 
+@decodable
 class _Meta(Struct, frozen=True):
     ratify_challenge: Challenge
 

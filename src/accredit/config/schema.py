@@ -11,6 +11,7 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr
 
 from accredit.base.addresses import without_slash
+from accredit.base.values import decodable
 from accredit.config.oauth_schema import OAuth
 from accredit.config.section import Section
 from accredit.config.values import (
@@ -521,6 +522,7 @@ class Telemetry(Section, frozen=True):
     service_name: Annotated[Name, "what traces and metrics call this gateway (service.name)"] = "accredit"
 
 
+@decodable
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
     """The file `accredit.toml`."""
 

@@ -20,6 +20,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 from msgspec.structs import replace
 
+from accredit.base.values import decodable
 from accredit.consent.asks import Ask
 from accredit.consent.call import CALL, Digest, evaluate_call
 from accredit.errors import UnusableAnswer, WireError
@@ -33,6 +34,7 @@ from accredit.ratify.wire import WireObject
 _LEVEL_OF_CERTIFICATE = 3
 
 
+@decodable
 class Answer(WireObject, frozen=True):
     """A person's answer. `ask` is the ask's digest in lower-case hex. `certificates` are a chain, leaf first, if the
     call is allowed. `reason` says why it is not allowed, or not yet."""

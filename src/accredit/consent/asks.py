@@ -35,6 +35,7 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from accredit.base.caching import CachedProperty
+from accredit.base.values import decodable
 from accredit.canonical import canonical
 from accredit.consent.call import Digest, request_digest
 from accredit.errors import AskError, FrameError, WireError
@@ -123,6 +124,7 @@ class ServerWords(Struct, frozen=True, forbid_unknown_fields=True):
     annotations: Annotated[dict[str, bool], Meta(max_length=8)] = {}
 
 
+@decodable
 class AskedRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A request to an HTTP API: its target (path and query, as sent), its body if that is text, and the SHA-256 of the
     body. If the body is not text, the agent says how many bytes it has."""
@@ -143,6 +145,7 @@ class AskedRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return None if is_same else "the body has another digest"
 
 
+@decodable
 class Ask(WireObject, frozen=True, dict=True):
     """A call that an agent asks a person to allow. Times are unix seconds. `principals` are the ids of the people
     asked; if there are none, anyone with a key may answer. `params` are those common to all legs of the call.

@@ -29,6 +29,7 @@ from typing import Annotated, Literal, cast
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from accredit.base.values import decodable
 from accredit.canonical import canonical
 from accredit.errors import WireError
 from accredit.jsonrpc.methods import TARGET_MEMBER
@@ -50,6 +51,7 @@ ABSENT = object()
 """The result of `value_at` if the pointer leads to nothing."""
 
 
+@decodable
 class CallTerms(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The terms of the constraint. Digests are lower-case hex. The target of a message to an agent that names no skill
     is ""."""

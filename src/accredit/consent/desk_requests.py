@@ -22,6 +22,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from accredit.base.ed25519 import is_signed
+from accredit.base.values import decodable
 from accredit.canonical import canonical
 from accredit.consent.answers import Answer
 from accredit.errors import DeskRequestError, WireError
@@ -63,6 +64,7 @@ class DeskSession(Struct, frozen=True, forbid_unknown_fields=True):
         return replace(self, signature=person.sign(_session_bytes(self, person.id)))
 
 
+@decodable
 class DeskRequest(WireObject, frozen=True):
     """A request of a person's desk. `person` is the id of their key. Times are unix seconds.
 

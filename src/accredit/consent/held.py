@@ -24,6 +24,7 @@ from msgspec import Meta, Struct
 
 from accredit.base.addresses import is_loopback_host
 from accredit.base.caching import CachedProperty
+from accredit.base.values import decodable
 from accredit.consent.answers import Answer, chain_allowed
 from accredit.consent.asks import MAX_ASK_BYTES, Ask, AskedGateway, Asker, code_of, read_ask
 from accredit.consent.call import CALL, CallTerms
@@ -73,6 +74,7 @@ class AskedTool(Struct, frozen=True, forbid_unknown_fields=True):
     title: _Text = ""
 
 
+@decodable
 class ClientAsk(WireObject, frozen=True, dict=True):
     """A client that asks to act for a person: to call `tools` at `endpoint` with `scopes`, until `until`. `agent` is
     the key that the gateway has made for it. Times are unix seconds; after `expires_at` nobody can answer."""

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from accredit.base.toml import read_toml
+from accredit.base.values import decodable
 from accredit.errors import ConfigurationError
 from accredit.keys import public_keys_in, read_file
 from accredit.keys.places import config_folder, home_folder
@@ -36,6 +37,7 @@ class _Desk(Struct, frozen=True, forbid_unknown_fields=True):
     at: tuple[str, ...] = ()
 
 
+@decodable
 class _DeskFile(Struct, frozen=True, forbid_unknown_fields=True):
     desk: _Desk = _Desk()
 

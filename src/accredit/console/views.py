@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 
 from accredit.base.text import date_time
+from accredit.base.values import decodable
 from accredit.consent.asks import Ask
 from accredit.consent.offers import Offer, offers_for
 from accredit.consent.shown import Field, in_quotes, look_alikes, one_word, shown_call
@@ -40,6 +41,7 @@ _LONG_ID = re.compile(r"\b([0-9a-f]{32}|[0-9a-f]{64})\b(/[a-z0-9][a-z0-9-]{0,31}
 _SHOWN_DIGITS = 8
 
 
+@decodable
 class Circumstances(Struct, frozen=True, kw_only=True):
     """The desk's own knowledge about an ask, which is not part of the ask. `names` are those that the person gave, by
     the ids of keys and gateways. `known_tools` are tools allowed at this gateway before. Times are unix seconds."""

@@ -47,6 +47,7 @@ from msgspec import Struct
 
 from accredit.base.caching import CachedProperty, RecentlyUsed
 from accredit.base.clock import unix_seconds
+from accredit.base.values import decodable
 from accredit.consent.answers import Answer, read_answer
 from accredit.consent.asks import MAX_ASK_BYTES, Ask
 from accredit.consent.held import AnyAsk, chain_of, read_held
@@ -71,6 +72,7 @@ _LABEL, _VERSION, _QUESTION = b"accredit held asks 1", "k1.", "accredit.q1."
 _PEERS = b"accredit who began an ask 1"
 
 
+@decodable
 class _Sealed(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     ask: bytes
     digits: str

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from accredit.base.values import decodable
 from accredit.errors import ConfigurationError
 from accredit.hosts.table import HOSTS, Entry
 from accredit.keys import read_file, write_file
@@ -40,6 +41,7 @@ class Installed(Struct, frozen=True):
     entry: Entry
 
 
+@decodable
 class _Memory(Struct, frozen=True):
     entries: tuple[Installed, ...] = ()
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from accredit.base.text import excerpt
+from accredit.base.values import decodable
 from accredit.errors import ConfigurationError
 from accredit.http_api.routes import MAX_ROUTES
 
@@ -50,6 +51,7 @@ class _Operation(Struct, rename="camel"):
     servers: list[_Server] | None = None
 
 
+@decodable
 class _Path(Struct):
     ref: str | None = field(default=None, name="$ref")
     servers: list[_Server] | None = None
@@ -71,6 +73,7 @@ class _Components(Struct, rename="camel"):
     path_items: dict[str, Raw] | None = None
 
 
+@decodable
 class _Document(Struct):
     openapi: str | None = None
     swagger: str | None = None

@@ -109,10 +109,10 @@ def _decode_batch(text: bytes, allowed: bool) -> Batch:
 
 def _check_lengths(frame: Frame) -> Frame:
     if not isinstance(frame, Notification) and isinstance(frame.id, str) and len(frame.id) > MAX_ID_CHARS:
-        raise _too_long("id", MAX_ID_CHARS)
+        raise _too_long("an id", MAX_ID_CHARS)
     if isinstance(frame, Request | Notification):
         if len(frame.method) > MAX_METHOD_CHARS:
-            raise _too_long("method", MAX_METHOD_CHARS)
+            raise _too_long("a method", MAX_METHOD_CHARS)
         _check_params(frame)
     return frame
 
@@ -133,11 +133,11 @@ def check_meta(names: Collection[str]) -> None:
     if len(names) > MAX_META_MEMBERS:
         raise FrameError(f'more than {MAX_META_MEMBERS} members in "params._meta"', bound=True)
     if max(map(len, names), default=0) > MAX_META_NAME_CHARS:
-        raise _too_long("name in params._meta", MAX_META_NAME_CHARS)
+        raise _too_long("a name in params._meta", MAX_META_NAME_CHARS)
 
 
 def _too_long(what: str, chars: int) -> FrameError:
-    return FrameError(f"a {what} of more than {chars} characters", bound=True)
+    return FrameError(f"{what} of more than {chars} characters", bound=True)
 
 
 def _id_of(message: dict[str, Raw]) -> MessageId | None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
+from accredit.base.values import decodable
 from accredit.errors import WireError
 from accredit.limits import MAX_AGENT_NAME_LENGTH_BYTES, MAX_DELEGATION_FILE_BYTES, MAX_KEY_FILE_BYTES
 from accredit.ratify import DelegationCert, HybridPrivateKey, HybridPublicKey, derive_id
@@ -33,6 +34,7 @@ KEY_FILE_VERSION = 1
 KeyKind = Literal["human", "agent", "gateway"]
 
 
+@decodable
 class KeyFile(WireObject, frozen=True):
     """A public key, with its holder's name and kind. `created_at` is in unix seconds; `id` is derived from the key."""
 
@@ -73,6 +75,7 @@ class Seeds(Struct, frozen=True, forbid_unknown_fields=True):
         return []
 
 
+@decodable
 class PrivateKeyFile(KeyFile, frozen=True):
     """A key file that can sign."""
 
@@ -102,12 +105,14 @@ class SealedSeeds(Struct, frozen=True, forbid_unknown_fields=True):
     box: Annotated[bytes, Meta(min_length=80, max_length=80)]
 
 
+@decodable
 class LockedKeyFile(KeyFile, frozen=True):
     """A key file that can sign once its passphrase has unlocked it."""
 
     seed: SealedSeeds
 
 
+@decodable
 class DelegationFile(WireObject, frozen=True):
     """A chain of delegations, leaf first, as `grant` writes it."""
 

@@ -22,6 +22,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from accredit.base.values import decodable
 from accredit.errors import OAuthError
 from accredit.oauth.uris import host_of, is_redirect_uri, redirect_host
 from accredit.tokens.claims import NOT_JSON
@@ -36,6 +37,7 @@ MAX_NAME_CHARS = 100
 """The most characters of a client's name: what fits on a page's line or two."""
 
 
+@decodable
 class Client(Struct, frozen=True, kw_only=True):
     """A client as it describes itself. Only its host is certain, and only if it has a document."""
 

@@ -16,6 +16,7 @@ from accredit.base.clock import unix_ms
 from accredit.base.deferred import Deferred
 from accredit.base.files import open_file
 from accredit.base.standard import standing_for
+from accredit.base.values import decodable
 from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable, WireError
 from accredit.keys import KeyFile, load_public_key, load_root, log_key, public_path, read_file
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_KEY_FILE_BYTES, MAX_PEM_BYTES
@@ -41,6 +42,7 @@ _AGO = re.compile(r"([1-9][0-9]{0,8})([smhd])")
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
 
 
+@decodable
 class _LoggedHead(Struct):
     event: Literal["checkpoint"]
     writer: str

@@ -4,10 +4,12 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from accredit.base.values import decodable
 from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, HybridSigner, derive_id, signature_fault
 from accredit.ratify.wire import Integer, Positive, WireObject, signed_text
 
 
+@decodable
 class RevocationList(WireObject, frozen=True):
     """The ids of all certificates that an issuer has revoked, as of `updated_at` (unix seconds)."""
 
@@ -17,6 +19,7 @@ class RevocationList(WireObject, frozen=True):
     signature: HybridSignature
 
 
+@decodable
 class RevocationPush(WireObject, frozen=True):
     """The ids that an issuer has revoked since its previous push.
 

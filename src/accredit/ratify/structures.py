@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from accredit.base.caching import CachedProperty, RecentlyUsed
+from accredit.base.values import decodable
 from accredit.canonical import base64_is_canonical
 from accredit.errors import WireError
 from accredit.limits import (
@@ -127,6 +128,7 @@ def bounds_fault(cert: DelegationCert) -> str | None:
     return None
 
 
+@decodable
 class Presentation(WireObject, frozen=True):
     """A proof without its certificates: the agent, and its signature over a challenge."""
 
@@ -147,6 +149,7 @@ class Presentation(WireObject, frozen=True):
             raise WireError(path, "stream_id and stream_seq go together")
 
 
+@decodable
 class ProofBundle(Presentation, frozen=True, kw_only=True):
     """An agent's proof: its chain of certificates, leaf first, and its signature over a challenge.
 

@@ -33,6 +33,7 @@ from msgspec import Struct
 
 from accredit.base.caching import CachedProperty
 from accredit.base.deferred import Deferred
+from accredit.base.values import decodable
 from accredit.canonical import decode_base64url, encode_base64url
 from accredit.errors import ConfigurationError, SealError
 
@@ -69,6 +70,7 @@ _OVERHEAD_BYTES = 256  # at most: the key's id, nonce and tag, a flow's name, tw
 _MAX_TEXT = len(_VERSION) + (MAX_STATE_BYTES + _OVERHEAD_BYTES) * 4 // 3
 
 
+@decodable
 class FlowState(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What is sealed: the upstream's own `state` (None if it gave none), and from which call and round it came.
 

@@ -234,6 +234,7 @@ def test_an_id_has_a_length__and_one_that_is_longer_is_not_sent_back() -> None:
         decode_request(('{"jsonrpc":"2.0","id":"%s",' % ("a" * MAX_ID_CHARS) + rest).encode())
         error = refused(('{"jsonrpc":"2.0","id":"%s",' % ("a" * (MAX_ID_CHARS + 1)) + rest).encode())
         assert (error.code, error.id) == (INVALID_REQUEST, None)
+        assert f"an id of more than {MAX_ID_CHARS} characters" in str(error)
 
 
 @pytest.mark.parametrize(

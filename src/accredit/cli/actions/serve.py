@@ -87,7 +87,8 @@ def start_wrap(
     log_format: LogFormat = "json",
 ) -> int:
     """Run `accredit wrap` until its input ends; return the exit code. Raises `ConfigurationError`."""
-    loaded = load(config, os.environ, values_of(None, command, None, None, timeout))
+    url = command[0] if command and len(command) == 1 and command[0].startswith(("http://", "https://")) else None
+    loaded = load(config, os.environ, values_of(url, None if url else command, None, None, timeout))
     return _run_wrap(loaded, server, log_level=log_level, log_format=log_format)
 
 

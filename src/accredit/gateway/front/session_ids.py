@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from accredit.base.caching import CachedProperty
+from accredit.base.values import decodable
 from accredit.errors import SealError
 from accredit.limits import MAX_SESSION_ID_BYTES, SESSION_ID_SECONDS
 from accredit.rounds.sealing import KeyRing
@@ -37,6 +38,7 @@ _SUBJECT_BYTES = 16
 REVISION_CHARS = 32
 
 
+@decodable
 class SessionState(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The sealed state: the server's name in `[servers]` ("" for `[upstream]`) and the session's replica, the session's
     id there, its revision ("" if unknown), its owner (`subject_of`), when it was sealed (unix seconds), and whether its

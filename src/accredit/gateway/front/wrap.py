@@ -7,8 +7,8 @@
 - [log] Of refusals, `REFUSALS_LOGGED_PER_SECOND` are logged: a host keeps our stderr in a file, and neither side may
   fill the disk by it. All are counted, and the next line says how many were left out.
 - [end] When the host closes its side, the child's stdin is closed, and open calls may finish. The host still gets the
-  child's lines, but no more lines of our own. When the child ends first, each open request gets an error line, and the
-  exit code is 1.
+  child's lines, but no more lines of our own. When the child ends first, each open request gets an error line, the
+  log says how it ended, and the exit code is 1.
 
 A valid line is forwarded byte for byte, except for what the gate removes or adds. Nothing but messages is ever written
 to stdout.
@@ -175,7 +175,10 @@ class Wrap(Intake[bytes]):
             await asyncio.wait({from_host, *ends}, return_when=asyncio.FIRST_COMPLETED)
             if self._backend.closing and self._backend.owes:
                 await asyncio.wait(ends, timeout=GRACE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            return 1 if over.done() and not self._backend.closing and not stopping.is_set() else 0
+            if not over.done() or self._backend.closing or stopping.is_set():
+                return 0
+            log_event(_log, logging.ERROR, "upstream_failed", detail=over.result().detail)
+            return 1
         finally:
             if not over.done():  # else answers may still wait for their records
                 self._backend.closing = True

@@ -29,8 +29,7 @@ class Surroundings(NamedTuple):
 
     `file` is the configuration's file, if one was found. `loaded` is its content, or `problem` says why it could not be
     read. `is_own` says whether it is the person's own. `known` are all configurations that `accredit up` knows.
-    `revoked` are the ids of the certificates that the person has taken back, as files of this machine say. They are
-    read before there are threads: msgspec crashes if two of them decode the first object of one type.
+    `revoked` are the ids of the certificates that the person has taken back, as files of this machine say.
     """
 
     environ: Mapping[str, str]

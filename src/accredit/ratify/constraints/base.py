@@ -9,6 +9,7 @@ from typing import NamedTuple, cast
 
 from msgspec import UNSET, Struct, UnsetType
 
+from accredit.base.values import decodable
 from accredit.limits import MAX_SAFE_INTEGER
 from accredit.ratify.canonical import number
 from accredit.ratify.facts import VerifierContext
@@ -75,6 +76,7 @@ class BuiltIn(Constraint, Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return members
 
 
+@decodable
 class Extension(Constraint, Struct, frozen=True, forbid_unknown_fields=True, rename={"name": "type"}):
     """A constraint of a type that the protocol does not define. The type should be a reversed domain name that you own
     (`com.example.office-hours`)."""

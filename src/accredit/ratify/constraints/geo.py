@@ -6,6 +6,7 @@ too. A comparison with a value that is not a number (NaN) refuses the call.
 
 import math
 
+from accredit.base.values import decodable
 from accredit.ratify.canonical import number
 from accredit.ratify.constraints.base import BuiltIn, Outcome, denial, unverifiable
 from accredit.ratify.facts import VerifierContext, finite
@@ -20,6 +21,7 @@ def _location(facts: VerifierContext) -> tuple[float, float] | None:
     return None if lat is None or lon is None else (lat, lon)
 
 
+@decodable
 class GeoCircle(BuiltIn, frozen=True, tag="geo_circle"):
     """Within `radius_m` of a point, along a great circle."""
 
@@ -44,6 +46,7 @@ def _haversine(lat1: float, lon1: float, lat2: float, lon2: float) -> float:
     return 2 * _EARTH_RADIUS_M * math.asin(min(1, math.sqrt(math.sin(north / 2) ** 2 + across)))
 
 
+@decodable
 class GeoPolygon(BuiltIn, frozen=True, tag="geo_polygon"):
     """Inside a polygon of `(lat, lon)` points that does not cross the antimeridian."""
 
@@ -77,6 +80,7 @@ def _inside(lat: float, lon: float, points: tuple[tuple[float, float], ...]) -> 
     return inside
 
 
+@decodable
 class GeoBox(BuiltIn, frozen=True, tag="geo_bbox"):
     """Inside a box of latitudes and longitudes; its bounds are inside. The box crosses the antimeridian if `min_lon`
     exceeds `max_lon`.

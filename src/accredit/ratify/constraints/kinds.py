@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from accredit.base.deferred import Deferred
+from accredit.base.values import decodable
 from accredit.errors import ConfigurationError, WireError
 from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES
 from accredit.ratify.constraints.base import BuiltIn, Constraint, Extension, Outcome, denial, unverifiable
@@ -33,6 +34,7 @@ _DOTS = frozenset({".", ".."})
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 
 
+@decodable
 class MaxSpeed(BuiltIn, frozen=True, tag="max_speed_mps"):
     """At most `max_mps` metres per second."""
 
@@ -48,6 +50,7 @@ class MaxSpeed(BuiltIn, frozen=True, tag="max_speed_mps"):
         return None
 
 
+@decodable
 class MaxAmount(BuiltIn, frozen=True, tag="max_amount"):
     """At most `max_amount` of exactly this currency in one call."""
 
@@ -66,6 +69,7 @@ class MaxAmount(BuiltIn, frozen=True, tag="max_amount"):
         return None
 
 
+@decodable
 class MaxRate(BuiltIn, frozen=True, tag="max_rate"):
     """At most `count` uses of the certificate in `window_s` seconds."""
 
@@ -117,6 +121,7 @@ def path_is_below(path: str, prefix: str) -> bool:
     return path == prefix or path.startswith(prefix + "/")
 
 
+@decodable
 class ResourcePath(BuiltIn, frozen=True, tag="resource_path"):
     """Exactly one resource. With a `path_prefix`, only that path and what lies below it; without one, all of the
     resource."""
@@ -172,6 +177,7 @@ def zone_names() -> frozenset[str]:
     return frozenset(names)
 
 
+@decodable
 class TimeWindow(BuiltIn, frozen=True, tag="time_window"):
     """From `start` to `end`, both included, by the clocks of zone `tz`. If `end` is before `start`, the window goes
     past midnight."""

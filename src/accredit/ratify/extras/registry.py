@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
+from accredit.base.values import decodable
 from accredit.errors import WireError
 from accredit.ratify.extras.statements import KeyRotationStatement, key_rotation_fault
 from accredit.ratify.hybrid import HybridPublicKey, derive_id
@@ -28,6 +29,7 @@ MAX_ROTATIONS = 16
 """The most rotations in a registry's answer. Each costs four signatures to verify."""
 
 
+@decodable
 class RegistryAnswer(WireObject, frozen=True):
     """The answer to `GET /v1/registry/principals/{human_id}`. `rotations` are the oldest first."""
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from accredit.base.values import decodable
 from accredit.errors import IssueError
 from accredit.ratify.callbacks import context_of, moment_of, run, scope_of
 from accredit.ratify.challenges import ChallengeStore
@@ -35,6 +36,7 @@ from accredit.ratify.wire import Bytes32, Integer, WireObject, signed_text
 _HASH_BYTES = 32
 
 
+@decodable
 class SessionToken(WireObject, frozen=True):
     """States who was verified, for which scopes, and for how long (unix seconds, both ends included)."""
 

@@ -13,6 +13,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from accredit.base.values import decodable
 from accredit.errors import WireError
 from accredit.ratify.canonical import canonical
 from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, HybridSigner, derive_id, signature_fault
@@ -27,6 +28,7 @@ _ROTATION_REASONS = frozenset({"routine", "compromise_suspected", "device_lost",
 _DECISIONS = frozenset(status.value for status in IdentityStatus)
 
 
+@decodable
 class KeyRotationStatement(WireObject, frozen=True):
     """The statement that a new key replaces an old one. `rotated_at` is in unix seconds. `reason` is one of
     `ROTATION_REASONS`."""
@@ -81,6 +83,7 @@ def _signatures_fault(statement: KeyRotationStatement) -> str | None:
     return f"new signature invalid: {fault}" if fault else None
 
 
+@decodable
 class VerificationReceipt(WireObject, frozen=True):
     """Who decided what, at `verified_at` (unix seconds), about the bundle whose hash is `bundle_hash`."""
 
@@ -155,6 +158,7 @@ def verification_receipt_fault(receipt: VerificationReceipt) -> str | None:
     return signature_fault(verification_receipt_sign_bytes(receipt), receipt.signature, receipt.verifier_pub)
 
 
+@decodable
 class WitnessEntry(WireObject, frozen=True):
     """Arbitrary bytes, witnessed at `timestamp` (unix seconds) by `witness_id`."""
 

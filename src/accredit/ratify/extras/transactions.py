@@ -12,6 +12,7 @@ from typing import NamedTuple, NoReturn
 from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
+from accredit.base.values import decodable
 from accredit.ratify.callbacks import verify_bundle
 from accredit.ratify.canonical import canonical
 from accredit.ratify.hybrid import HybridPublicKey, HybridSignature, HybridSigner, signature_fault
@@ -37,6 +38,7 @@ class PartySignature(Struct, frozen=True, forbid_unknown_fields=True):
     signature: HybridSignature
 
 
+@decodable
 class TransactionReceipt(WireObject, frozen=True):
     """The terms, the parties and their signatures. `created_at` is in unix seconds."""
 

@@ -34,6 +34,7 @@ import msgspec
 from msgspec import Struct
 
 from accredit.attest import LogSigner
+from accredit.base.values import decodable
 from accredit.errors import StoreUnavailable
 from accredit.limits import MAX_STORE_JOBS, RECORDS_A_TURN, RESTART_SECONDS, STORE_LOCK_SECONDS, STORE_WAIT_SECONDS
 from accredit.stores.audit_log.places import LogPlace
@@ -48,6 +49,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_request = msgspec.msgpack.Decoder(AnyRequest).decode
 
 
+@decodable
 class WriterSetup(Struct, frozen=True):
     """What the process needs: the log's place, and the key to sign with.
 

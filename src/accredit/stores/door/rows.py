@@ -20,6 +20,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 from msgspec import Struct
 
+from accredit.base.values import decodable
 from accredit.errors import SealError
 from accredit.limits import MAX_PROOF_BUNDLE_BYTES
 from accredit.ports import AuthorizationCode, Grant
@@ -52,6 +53,7 @@ class Kind(IntEnum):
     CHAIN = 5
 
 
+@decodable
 class KeptClient(Struct, frozen=True):
     """A client that registered."""
 
@@ -59,6 +61,7 @@ class KeptClient(Struct, frozen=True):
     ends: int
 
 
+@decodable
 class KeptCode(Struct, frozen=True):
     """A code. `login` is the login that it gave, or b"" if it was not used yet."""
 
@@ -67,6 +70,7 @@ class KeptCode(Struct, frozen=True):
     login: bytes = b""
 
 
+@decodable
 class KeptLogin(Struct, frozen=True):
     """A login. `token` is the digest of its newest refresh token."""
 
@@ -76,6 +80,7 @@ class KeptLogin(Struct, frozen=True):
     ends: int
 
 
+@decodable
 class KeptChain(Struct, frozen=True):
     """A chain that was added to a grant."""
 

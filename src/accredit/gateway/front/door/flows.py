@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
+from accredit.base.values import decodable
 from accredit.canonical import decode_base64url, encode_base64url
 from accredit.errors import OAuthError, SealError
 from accredit.gateway.oauth_settings import OAuthSettings
@@ -47,6 +48,7 @@ _FORM_ROOM = 2_048
 """What a form has beside its sealed text: a button, digits, ticks."""
 
 
+@decodable
 class Flow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The state that a page's form carries. `request` is the client's request; `ends` is in unix seconds.
 

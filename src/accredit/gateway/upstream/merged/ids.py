@@ -30,6 +30,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from accredit.base.caching import RecentlyUsed
+from accredit.base.values import decodable
 from accredit.canonical import decode_base64url, encode_base64url
 from accredit.errors import MessageId
 from accredit.gateway.headers import SESSION_HEADER, RequestHead
@@ -114,6 +115,7 @@ def merged_ring(ring: KeyRing) -> KeyRing:
     return ring.derived(_LABEL)
 
 
+@decodable
 class EventIds(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The last event id of each server on a stream. If `answered` is the `digest_of` a request, the stream answers that
     request; otherwise all servers share it."""
@@ -150,6 +152,7 @@ def longest_event_id(servers: int) -> int:
     return max(_PACKED_BYTES // max(servers, 1) - MERGED_EVENT_NAME_BYTES, 0)
 
 
+@decodable
 class MemberSession(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The session at one server: its `id` there (b"" if the server gives none), its replica and its revision. The
     revision is "" for a `slow` server: it had not answered when the client's session began (`sessions`). In the

@@ -11,7 +11,8 @@ Its life:
 - [reaper] The guard starts the reaper before the first child. If the reaper dies, all children are ended. Without it, a
   gateway that is killed would leave them behind.
 - [end] To end it, stdin is closed, then its group gets SIGTERM, then SIGKILL, each after a grace. If a child exits by
-  itself, the rest of its group is ended too. Nothing remains: no zombie, no pipe, no member of the group.
+  itself, the rest of its group is ended too. One that has closed its stdin is ended with the next line for it. Nothing
+  remains: no zombie, no pipe, no member of the group.
 """
 
 import asyncio
@@ -192,6 +193,7 @@ class Child:
 
     def _write(self, text: bytes) -> None:
         if not self._process.input.open:
+            self._end_soon()  # else what does not read, but lives, would have the place of one that reads
             raise UpstreamUnavailable(self._fate())
         self._process.input.write(encode_line(text))
 

@@ -67,8 +67,9 @@ _C = TypeVar("_C", bound=Call)
 
 
 class Conversation(ABC, Generic[_C]):
-    """The exchange with a child; when it ends, it ends the child. `over` is done when nothing of the child remains.
-    `line`, if set, is the room held for an unfinished line until that is judged. Results hold room of their own."""
+    """The exchange with a child; when it ends, it ends the child. `over` is done when nothing of the child remains; its
+    result says how the child ended. `line`, if set, is the room held for an unfinished line until that is judged.
+    Results hold room of their own."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class Conversation(ABC, Generic[_C]):
         self._pending: PendingCalls[_C] = PendingCalls(era, settings, counters, self._late, max_open=max_open)
         self.alive = True
         self.line: AnswerReservation | None = None
-        self.over: asyncio.Task[None] = asyncio.create_task(self._run())
+        self.over: asyncio.Task[UpstreamUnavailable] = asyncio.create_task(self._run())
 
     def go_by(self, settings: GatewaySettings) -> None:
         """Judge the child's output by these settings from now on."""
@@ -122,7 +123,7 @@ class Conversation(ABC, Generic[_C]):
     def _lost(self) -> None:
         """Hook that runs when the child is gone, after open calls were answered."""
 
-    async def _run(self) -> None:
+    async def _run(self) -> UpstreamUnavailable:
         error = UpstreamUnavailable("the session was ended")
         try:
             while await self._take_lines():
@@ -135,6 +136,7 @@ class Conversation(ABC, Generic[_C]):
                 self._fail(call, error)
             self._lost()
             await self._child.aclose()
+        return error
 
     async def _take_lines(self) -> bool:
         """Handle the child's next lines. Return False at the end of its output. While waiting for more, no line is kept

@@ -153,6 +153,22 @@ async def test_output_that_ends_while_the_child_lives_is_its_end_too(monkeypatch
         assert (await child.died()).detail == "the upstream closed its input or output"
 
 
+@pytest.mark.holds("gateway/upstream/stdio/child", "end")
+@pytest.mark.usefixtures("short_grace")
+async def test_a_child_that_closes_its_input_and_lives_ends_with_the_next_line__no_line_would_ever_reach_it(
+    loop_factory: LoopFactory,
+) -> None:
+    closes = "import os, time; os.close(0); print('closed', flush=True); time.sleep(300)"
+    async with running(sys.executable, "-I", "-S", "-c", closes) as child:
+        assert await next_line(child) == b"closed"
+        with contextlib.suppress(UpstreamUnavailable):
+            while True:  # until it is known that nobody reads
+                await child.send(b"one", 5)
+                await asyncio.sleep(0)
+        assert await asyncio.wait_for(child.lines(), PATIENCE) is None
+        await until(lambda: not alive(child.pid))
+
+
 # It ends once its child has left the group: it would be ended with it before.
 LEAVES = """
 import os, time
