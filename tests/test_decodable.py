@@ -46,7 +46,8 @@ def structs(kind: Any) -> Iterator[type[msgspec.Struct]]:
 
 def derived(kind: type) -> Iterator[type]:
     for each in kind.__subclasses__():
-        yield each
+        if each.__module__.startswith("accredit."):  # other tests have some of their own
+            yield each
         yield from derived(each)
 
 

@@ -46,6 +46,7 @@ BELOW = {
     *(
         "accredit.base.addresses",
         "accredit.base.ed25519",
+        "accredit.base.values",
         "accredit.canonical",
         "accredit.errors",
         "accredit.limits",
