@@ -374,10 +374,10 @@ def _round_of(call: Call) -> tuple[str | None, int | None]:
 
 
 def _received_ms(decision: Decision | None) -> int:
-    """Return the time of a call, in unix milliseconds: now, or the time when its proof was judged, if that is earlier.
-    Later checks may take long, and a certificate that was valid must not look expired in the record."""
+    """Return the time of a call, in unix milliseconds: now, but within the second in which its proof was judged. Later
+    checks may take long, or the clock be set back, and what was valid must not look expired in the record."""
     now_ms, judged_at = unix_ms(), decision and decision.proved and decision.proved.judged_at
-    return now_ms if judged_at is None else min(now_ms, judged_at * 1000 + 999)
+    return now_ms if judged_at is None else min(max(now_ms, judged_at * 1000), judged_at * 1000 + 999)
 
 
 async def _params(request: Request, decision: Decision | None, *, full: bool) -> RecordedParams:
