@@ -77,13 +77,11 @@ class Desk:
         """Take an ask. Return it, and whether the person must be shown it. Raises `DeskError`."""
         now = self.now()
         self.expire()
-        known = self.book.known(ask.digest.hex())
-        if known is not None:  # its own end may be past: the person can keep it open
-            return known, False
-        try:
-            check_ask(ask, now)
-        except ConsentError as error:
-            raise DeskError("bad_ask", str(error)) from None
+        if self.book.known(ask.digest.hex()) is None:  # one that is known may be kept open beyond its own end
+            try:
+                check_ask(ask, now)
+            except ConsentError as error:
+                raise DeskError("bad_ask", str(error)) from None
         asked, is_news = self.book.take(ask, now, is_new=self.past.is_new(ask), started_by=started_by)
         if is_news:
             self._note("asked", asked, expires_at=ask.expires_at)

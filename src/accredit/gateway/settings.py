@@ -256,8 +256,8 @@ class RecordSettings:
 _SEVERAL = ("allowed_origins", "allowed_hosts", "trusted_proxies", "passthrough", "methods", "forward_headers")
 
 
-def _check_several(settings: object, *names: str) -> None:
-    for name in names:
+def _check_several(settings: "GatewaySettings") -> None:
+    for name in _SEVERAL:
         if isinstance(getattr(settings, name), str):
             raise ConfigurationError(f"{name} is one text, and several are asked for", f'write {name}=("...",)')
 
@@ -370,7 +370,7 @@ class GatewaySettings:
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for a passthrough pattern or a header that would let MCP messages bypass the
         checks, and for one text in the place of several."""
-        _check_several(self, *_SEVERAL)
+        _check_several(self)
         for name, value in self._constants():
             object.__setattr__(self, name, value)
         for name in self.forward_headers:

@@ -94,8 +94,8 @@ class _Asked:
         replaced: RecentlyUsed[HybridPublicKey, bool],
         clock: Callable[[], float],
     ) -> None:
-        key, clear = f"proofs.registries[{index}].url", "what comes in the clear can be anybody's"
-        check_url(key, registry.url, clear, clear_on_loopback=False)
+        why = "what comes in the clear can be anybody's"
+        check_url(f"proofs.registries[{index}].url", registry.url, why, clear_on_loopback=False)
         self._registry = registry
         self._replaced = replaced
         self._clock = clock

@@ -166,7 +166,8 @@ def run_once(database: DatabaseAddress, main: Callable[[Connection], Coroutine[A
 
 
 async def schema_version(connection: Connection) -> int | None:
-    """Return the version of the existing tables, or None. Raises `SchemaUnknown` if there is more than one, or none."""
+    """Return the version of the tables, or None if there are no tables. Raises `SchemaUnknown` if they do not say one
+    version."""
     try:
         rows = await connection.fetch("SELECT version FROM accredit_schema")
     except DatabaseFailed as error:
